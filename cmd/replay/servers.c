@@ -81,9 +81,10 @@ static void put_text(const struct pl_job *j, const struct pl_sim_servers *s,
 static int simulate(const struct config *c, const struct pl_job *j, const struct pl_model *m,
 		    struct pl_sim_servers *s, struct pl_err *err)
 {
-	struct pl_sim_servers_opts o = {
-		.job = j, .steps = j->steps * j->ranks, .step_ns = c->step_ns, .service_ns = -1
-	};
+	struct pl_sim_servers_opts o = { .job = j,
+					 .steps = j->steps * pl_job_workers(j),
+					 .step_ns = c->step_ns,
+					 .service_ns = -1 };
 
 	if (j->steps <= 0)
 		return pl_fail(err, PL_EDATA,

@@ -32,24 +32,27 @@ int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err)
 	return 0;
 }
 
-/* Of the speeds of a job: mean / least; NAN: a rank has none. */
+/* Of the speeds of a job's workers: mean / least; NAN: a rank has none. */
 static double nominal_heterogeneity(const struct pl_job *j)
 {
-	double sum = 0, least = INFINITY;
+	double sum = 0, least = INFINITY, slowest = INFINITY;
 
 	for (int64_t r = 0; r < j->ranks; r++) {
-		double speed = 0;
+		double speed = INFINITY;
 
 		for (size_t i = 0; i < j->n_paces; i++)
 			if (j->pace[i].speed > 0 && (j->pace[i].rank == r || j->pace[i].rank == -1))
-				speed = speed > 0 ? fmin(speed, j->pace[i].speed)
-						  : j->pace[i].speed;
-		if (!(speed > 0))
+				speed = fmin(speed, j->pace[i].speed);
+		if (!isfinite(speed))
 			return NAN;
-		sum += speed;
-		least = fmin(least, speed);
+		slowest = fmin(slowest, speed);
+		if ((r + 1) % j->group) /* a group is as fast as its slowest rank */
+			continue;
+		sum += slowest;
+		least = fmin(least, slowest);
+		slowest = INFINITY;
 	}
-	return sum / (double)j->ranks / least;
+	return sum / (double)pl_job_workers(j) / least;
 }
 
 /* "ssp:40" as a statement of the job. */
@@ -77,7 +80,7 @@ static int set_policy(struct pl_job *j, const char *text, struct pl_err *err)
 void comparison_fill(struct comparison *row, const struct result *r)
 {
 	const struct pl_train *t = r->t;
-	double n = t->ranks;
+	double n = r->workers;
 
 	*row = (struct comparison){ .h_measured = r->heterogeneity,
 				    .seconds_to_target = t->time_to_target_s,
@@ -86,7 +89,7 @@ void comparison_fill(struct comparison *row, const struct result *r)
 				    .bytes_sent = (double)t->bytes_sent,
 				    .final_loss = isnan(t->eval_loss) ? t->last_loss : t->eval_loss,
 				    .reached = !isnan(t->time_to_target_s) };
-	for (int i = 0; i < t->ranks; i++) {
+	for (int i = 0; i < r->workers; i++) {
 		const struct pl_train_result *w = &r->worker[i];
 
 		row->steps += w->steps;
@@ -133,8 +136,9 @@ static void put_row(struct pl_table *t, const char *policy, const struct pl_job 
 {
 	double none = r->done ? 0 : NAN;
 
-	pl_table_row(t, policy, j->seed, nominal_heterogeneity(j), r->h_measured + none, j->ranks,
-		     j->lr, (int64_t)r->reached, r->reached ? r->seconds_to_target : NAN,
+	pl_table_row(t, policy, j->seed, nominal_heterogeneity(j), r->h_measured + none,
+		     pl_job_workers(j), j->lr, (int64_t)r->reached,
+		     r->reached ? r->seconds_to_target : NAN,
 		     count_or_none(r->reached, r->samples_to_target), r->samples_per_s + none,
 		     count_or_none(r->done, r->steps), count_or_none(r->done, r->commits),
 		     count_or_none(r->done, r->bytes_sent), r->compute_share + none,

@@ -60,7 +60,7 @@ void end_by(int sig);
 struct device;
 /* Where the processes of a job meet whose engine connects them. shape: to be freed by pl_free(). */
 int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
-		 struct pl_engine_meeting *m, struct pl_link_shape **shape,
+		 struct device *d, struct pl_engine_meeting *m, struct pl_link_shape **shape,
 		 struct pl_err *err) PL_MUST;
 /* Connects the ranks; *w is NULL if there is one rank. `j` gives links and transport. The ranks
  * send data that is on the device `d`. */
@@ -117,9 +117,11 @@ struct result {
 	int signal;	 /* that ended the training before its time; 0: none */
 	int64_t samples; /* of all ranks */
 	double seconds, samples_per_s, heterogeneity;
-	struct pl_train_result *worker; /* of each rank */
+	int workers;			/* ranks, or groups of them */
+	struct pl_train_result *worker; /* of each */
 };
-/* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
+/* Each rank brings its own result; afterwards all have those of all, and the sums of these. An
+ * engine with groups of ranks has one of each group. */
 int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
 		   const struct pl_launch *p, struct result *r, struct pl_err *err) PL_MUST;
 /* Writes the report to path, as JSON or as text. */

@@ -649,8 +649,16 @@ static int shape_of(const struct pl_job *j, int servers, struct pl_link_shape **
 	return 0;
 }
 
+/* A device that waits for a lost rank ends its process, which has this number. */
+static void guard_device(const struct config *c, struct device *d, int rank)
+{
+	d->rank = rank;
+	d->grace_s = 3 + (unsigned)(5 * c->timeout_ns / 1000000000);
+}
+
 int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
-		 struct pl_engine_meeting *m, struct pl_link_shape **shape, struct pl_err *err)
+		 struct device *d, struct pl_engine_meeting *m, struct pl_link_shape **shape,
+		 struct pl_err *err)
 {
 	*m = (struct pl_engine_meeting){ .rank = p->rank,
 					 .size = p->size,
@@ -658,9 +666,12 @@ int find_meeting(const struct config *c, const struct pl_launch *p, const struct
 					 .token = p->token,
 					 .bind = c->bind,
 					 .timeout_ns = c->timeout_ns,
+					 .lost = device_lost,
+					 .lost_arg = d,
 					 .memory = c->memory && p->rank < c->servers
 							   ? c->memory[p->rank]
 							   : -1 };
+	guard_device(c, d, p->rank - c->servers);
 	PL_CHECK(shape_of(j, c->servers, shape, &m->n_shapes, err));
 	m->shape = *shape;
 	return 0;
@@ -689,8 +700,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 	*w = NULL;
 	if (p->size < 2)
 		return 0;
-	d->rank = p->rank;
-	d->grace_s = 3 + (unsigned)(5 * c->timeout_ns / 1000000000);
+	guard_device(c, d, p->rank);
 	if (c->launch.launcher || d->ctx)
 		o.meet_ns = LATE * c->timeout_ns;
 	o.host = host_of_rank(c, p, host);

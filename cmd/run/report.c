@@ -14,14 +14,15 @@ int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
 	double sum = 0, min = INFINITY;
 
 	PL_CHECK(pl_alloc(&r->worker, (size_t)t->ranks, sizeof(*r->worker), err));
+	r->workers = t->ranks;
 	if (t->engine->gather) {
-		PL_CHECK(t->engine->gather(t->worker, r->worker, err));
+		PL_CHECK(r->workers = t->engine->gather(t->worker, r->worker, err));
 	} else {
 		r->worker[p->rank] = *own;
 		PL_CHECK(pl_train_worker_sum(t->worker, (double *)(void *)r->worker,
 					     FIELDS * (size_t)t->ranks, err));
 	}
-	for (int i = 0; i < t->ranks; i++) {
+	for (int i = 0; i < r->workers; i++) {
 		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
 
 		r->samples += (int64_t)(r->worker[i].samples + 0.5);
@@ -29,7 +30,7 @@ int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
 		sum += speed;
 		min = fmin(min, speed);
 	}
-	r->heterogeneity = sum / t->ranks / min; /* mean speed / slowest speed */
+	r->heterogeneity = sum / r->workers / min; /* mean speed / slowest speed */
 	return 0;
 }
 
@@ -37,11 +38,11 @@ static void workers_json(const struct result *r, struct pl_writer *w)
 {
 	pl_json_key(w, "workers");
 	pl_json_open(w, '[');
-	for (int i = 0; i < r->t->ranks; i++) {
+	for (int i = 0; i < r->workers; i++) {
 		const struct pl_train_result *k = &r->worker[i];
 
 		pl_json_open(w, '{');
-		pl_json_int(w, "rank", i);
+		pl_json_int(w, "rank", i * (r->t->ranks / r->workers));
 		pl_json_int(w, "steps", (int64_t)(k->steps + 0.5));
 		pl_json_real(w, "samples_per_s", k->samples_per_s);
 		pl_json_int(w, "commits", (int64_t)(k->commits + 0.5));
@@ -120,13 +121,17 @@ static void report_text(const struct result *r, struct pl_writer *w)
 	char bytes[32];
 	double waited = 0, sent = 0;
 
-	for (int i = 0; i < r->t->ranks; i++) {
-		waited += r->worker[i].wait_share / r->t->ranks;
+	for (int i = 0; i < r->workers; i++) {
+		waited += r->worker[i].wait_share / r->workers;
 		sent += r->worker[i].bytes_sent;
 	}
 	if (r->t->steps_done) {
-		pl_write_format(w, "%s: %d rank%s, %lld step%s in %.3g s", model, r->t->ranks,
-				r->t->ranks == 1 ? "" : "s", (long long)r->t->steps_done,
+		pl_write_format(w, "%s: %d rank%s", model, r->t->ranks,
+				r->t->ranks == 1 ? "" : "s");
+		if (r->workers < r->t->ranks)
+			pl_write_format(w, " in %d group%s", r->workers,
+					r->workers == 1 ? "" : "s");
+		pl_write_format(w, ", %lld step%s in %.3g s", (long long)r->t->steps_done,
 				r->t->steps_done == 1 ? "" : "s", r->seconds);
 		if (r->t->first_ns)
 			pl_write_format(w, " (the first %.3g s)", (double)r->t->first_ns / 1e9);

@@ -216,7 +216,7 @@ static int count_servers(struct config *c, struct work *w, struct pl_err *err)
 			       "to train",
 			       c->launch.launcher, c->launch.size, c->servers);
 	c->ranks = w->job.ranks = c->launch.size - c->servers;
-	return 0;
+	return pl_job_check(&w->job, err);
 }
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)

@@ -176,7 +176,7 @@ static int prepare(struct training *t, struct pl_err *err)
 	PL_CHECK(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
 	if (t->t.engine->servers) {
-		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->meeting, &t->shape, err));
+		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->device, &t->meeting, &t->shape, err));
 		o.meeting = &t->meeting;
 	} else {
 		PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
@@ -274,10 +274,11 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 {
 	struct work *w = work;
 	struct training *t;
-	int rc = pl_alloc(&t, 1, sizeof(*t), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	if (w->c->eval && w->c->servers && p->rank) /* the process that leads evaluates alone */
+		return 0;
+	PL_CHECK(pl_alloc(&t, 1, sizeof(*t), err));
 	*t = (struct training){ .w = w,
 				.c = w->c,
 				.p = p,

@@ -78,6 +78,12 @@ struct pl_world_opts {
 		*library; /* in place of a transport's; for tests. NULL: none */
 	/* "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a shared folder). */
 	const char *meet;
+	/* tcp: HOST:PORT are those of something else. Rank 0 listens at a free port of the address
+	 * from which it reaches HOST, or as `bind` says, and calls `listens` with the place where
+	 * the others meet it, who are given that place. If `listens` fails, so does the opening. */
+	bool free_port;
+	int (*listens)(void *arg, const char *at, struct pl_err *err);
+	void *listens_arg;
 	const char *token; /* a secret that all ranks of the job know; at least 16 characters */
 	/* Address or interface to listen on; "*": any. NULL: loopback, or as rank 0 is reached */
 	const char *bind;

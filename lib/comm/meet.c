@@ -63,8 +63,9 @@ static int listen_at(struct meeting *m, const char *at, int port)
 {
 	struct pl_world *w = m->w;
 	struct pl_rank_info *me = &w->peer[w->rank].who;
-	int rc = pl_comm_net_listen_as(w->o.bind, at, m->file[0] != '\0', &m->acceptor.listener,
-				       &port, me->address, m->err);
+	bool named = m->file[0] || w->o.free_port;
+	int rc = pl_comm_net_listen_as(w->o.bind, at, named, &m->acceptor.listener, &port,
+				       me->address, m->err);
 
 	me->port = (uint16_t)port;
 	return rc < 0 ? pl_wrap(m->err, "meeting") : 0;
@@ -72,14 +73,21 @@ static int listen_at(struct meeting *m, const char *at, int port)
 
 /* ---- the file ---- */
 
-static int write_file(struct meeting *m)
+/* Where rank 0 listens. */
+static void name_place(const struct meeting *m, char *to, size_t size)
 {
 	const struct pl_rank_info *me = &m->w->peer[0].who;
-	char text[200];
 
-	snprintf(text, sizeof(text),
-		 strchr(me->address, ':') ? "tcp:[%s]:%d %llx" : "tcp:%s:%d %llx", me->address,
-		 me->port, (unsigned long long)me->host);
+	snprintf(to, size, strchr(me->address, ':') ? "tcp:[%s]:%d" : "tcp:%s:%d", me->address,
+		 me->port);
+}
+
+static int write_file(struct meeting *m)
+{
+	char at[150], text[200];
+
+	name_place(m, at, sizeof(at));
+	snprintf(text, sizeof(text), "%s %llx", at, (unsigned long long)m->w->peer[0].who.host);
 	if (pl_comm_leave_file(AT_FDCWD, m->file, text) < 0)
 		return pl_fail_sys(m->err, "meeting: cannot write %s", m->file);
 	return 0;
@@ -460,6 +468,23 @@ static int connect_all(struct meeting *m)
 	return exchange_ready(m);
 }
 
+static int begin_hosting(struct meeting *m)
+{
+	const struct pl_world_opts *o = &m->w->o;
+	bool free = o->free_port && !m->file[0];
+	char at[150];
+
+	if (free) {
+		PL_CHECK(pl_comm_net_route(m->host, sizeof(m->host), m->port, m->err));
+		m->port = 0;
+	}
+	PL_CHECK(listen_at(m, m->host, m->port));
+	if (m->file[0])
+		return write_file(m);
+	name_place(m, at, sizeof(at));
+	return free && o->listens ? o->listens(o->listens_arg, at, m->err) : 0;
+}
+
 static int prepare(struct meeting *m)
 {
 	struct pl_world *w = m->w;
@@ -474,11 +499,7 @@ static int prepare(struct meeting *m)
 	me->size = (uint32_t)w->size;
 	me->host = pl_comm_host_id(w->host);
 	me->clock = pl_comm_host_id(NULL);
-	if (w->rank == 0)
-		PL_CHECK(listen_at(m, m->host, m->port));
-	if (w->rank == 0 && m->file[0])
-		PL_CHECK(write_file(m));
-	return 0;
+	return w->rank ? 0 : begin_hosting(m);
 }
 
 int pl_comm_meet(struct pl_world *w, struct pl_err *err)

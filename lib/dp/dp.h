@@ -41,4 +41,26 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		  struct pl_err *err) PL_MUST;
 void pl_dp_buckets_fini(struct pl_dp_buckets *b);
 
+/*
+ * The gradients of a worker, summed over the ranks of its world during the backward pass, in the
+ * buckets of its job and its plan. Members are the sum's own.
+ */
+struct pl_dp_sync {
+	struct pl_worker *w;
+	struct pl_dp_buckets b;
+	struct pl_work **work; /* of each bucket, NULL: none in progress */
+	float **copy;	       /* of buckets whose tensors are not contiguous */
+	uint32_t *not_ready;   /* [bucket]: tensors whose gradients are not ready */
+	uint32_t next;	       /* the bucket to start next */
+};
+/* *s is zeroed; w: initialised, and it outlives the sum. Without a world nothing is ever sent. */
+int pl_dp_sync_init(struct pl_dp_sync *s, struct pl_worker *w, struct pl_err *err) PL_MUST;
+/* Also if init() failed, or was never called. lost: the world has ended and freed its memory. */
+void pl_dp_sync_fini(struct pl_dp_sync *s, bool lost);
+/* Of a step: before its passes; the `ready` of pl_train_worker_init(); and after the passes, when
+ * it waits until the gradients are sums. *waited grows by the time of that. */
+void pl_dp_sync_begin(struct pl_dp_sync *s);
+void pl_dp_sync_ready(struct pl_dp_sync *s, uint32_t first, uint32_t n);
+int pl_dp_sync_wait(struct pl_dp_sync *s, pl_ns *waited, struct pl_err *err) PL_MUST;
+
 #endif

@@ -83,6 +83,36 @@ double pl_job_policy_argument(const struct pl_job *j)
 	return j->local_steps ? (double)j->local_steps : NAN;
 }
 
+/* Ranks that commit to servers. */
+static int check_workers(const struct pl_job *j, struct pl_err *err)
+{
+	bool group = j->group > 1 && !strcmp(j->transport, "nccl"), cuda = false;
+	int number;
+
+	if (group && (!pl_job_device(j->device, &cuda, &number) || !cuda))
+		return pl_fail(err, PL_EDATA,
+			       "transport nccl is for the memory of GPUs; write: device cuda, or "
+			       "another transport");
+	if (j->ranks % j->group)
+		return pl_fail(err, PL_EDATA,
+			       "group=%lld, but there are %lld ranks: each group has as many as "
+			       "the others; change group or ranks",
+			       (long long)j->group, (long long)j->ranks);
+	if (j->min_workers > pl_job_workers(j) && j->group > 1)
+		return pl_fail(err, PL_EDATA,
+			       "min-workers=%lld, but there are %lld groups of %lld ranks, and "
+			       "each is one worker",
+			       (long long)j->min_workers, (long long)pl_job_workers(j),
+			       (long long)j->group);
+	if (strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
+	    strcmp(j->transport, "tcp") && !group)
+		return pl_fail(err, PL_EDATA,
+			       "transport %s: servers take auto, shm and tcp; groups of ranks "
+			       "also nccl",
+			       j->transport);
+	return 0;
+}
+
 static int check_engine(const struct pl_job *j, struct pl_err *err)
 {
 	bool servers = !strcmp(j->engine, "ps");
@@ -109,11 +139,7 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 		return pl_fail(err, PL_EDATA,
 			       "with engine ps the target-loss is one of held-out samples, but "
 			       "nothing is held out; write: split 0.9");
-	if (servers && strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
-	    strcmp(j->transport, "tcp"))
-		return pl_fail(err, PL_EDATA, "transport %s: servers take auto, shm and tcp",
-			       j->transport);
-	return 0;
+	return servers ? check_workers(j, err) : 0;
 }
 
 /* Evaluations, and what follows from them. */

@@ -161,18 +161,27 @@ static int64_t batch_of(const struct sim *s, const struct worker *w)
 	return w->order.batch ? w->order.batch : usual ? usual : 1;
 }
 
+/* The steps after a commit for whose reply the worker has not waited. */
+static void go_on(struct sim *s, struct worker *w)
+{
+	w->began = w->from = pl_add_sat(w->end, s->o->own_ns);
+	w->r->sending_ns += s->o->own_ns;
+	w->done = 0;
+}
+
 /* The reply to a commit after which the worker has gone on: its next steps began with that. */
 static void reply_over(struct sim *s, uint32_t i)
 {
 	struct worker *w = &s->w[i];
+	pl_ns late;
 
+	go_on(s, w);
 	/* it is seen between two steps */
-	w->reply_ns = pl_add_sat(w->replied, w->link) - w->end + step_of(w) - 1;
-	w->reply_ns -= w->reply_ns % step_of(w);
+	late = pl_max_i64(0, pl_add_sat(w->replied, w->link) - w->from) + step_of(w) - 1;
+	w->reply_ns = w->from - w->end + late - late % step_of(w);
+	w->commit_ns = s->o->own_ns;
 	w->base = w->pulled + 1;
 	w->pulled = pl_policy_version(s->p);
-	w->began = w->from = w->end;
-	w->done = 0;
 	plan_commit(s, i, w->from);
 }
 
@@ -301,8 +310,11 @@ static void close_worker(struct sim *s, uint32_t i, pl_ns now)
 	} else if (s->overlap && w->steps) { /* a commit is on its way, or its reply */
 		if (w->state != WAITING)
 			account(s, w, w->steps, w->end);
-		w->began = w->from = w->end;
-		w->done = 0;
+		go_on(s, w);
+		if (now < w->began) { /* in what the commit takes itself */
+			w->r->sending_ns -= w->began - now;
+			w->began = w->from = now;
+		}
 		account(s, w, ended(w, now), now);
 	} else if (w->state == COMPUTING) {
 		account(s, w, w->steps, w->end);
@@ -381,7 +393,7 @@ static int check(const struct pl_policy_sim_opts *o, struct pl_err *err)
 			return pl_fail(err, PL_EUSAGE, "simulation: change %zu is not possible", i);
 		last = c->at;
 	}
-	if (o->service_ns < 0 || o->until < 0)
+	if (o->service_ns < 0 || o->own_ns < 0 || o->until < 0)
 		return pl_fail(err, PL_EUSAGE, "simulation: negative times");
 	return 0;
 }

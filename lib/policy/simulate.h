@@ -31,6 +31,7 @@ struct pl_policy_sim_opts {
 	const struct pl_policy_sim_worker *worker; /* [policy->workers] */
 	pl_ns service_ns;			   /* of a commit at the server */
 	bool overlap; /* commits overlap with steps, if the policy allows it */
+	pl_ns own_ns; /* that such a commit still takes from the steps of its worker */
 	pl_ns until;  /* end of the simulation */
 	const struct pl_policy_sim_change *changes; /* in order of time */
 	size_t n_changes;
@@ -47,7 +48,7 @@ struct pl_policy_sim_result {
 	struct pl_policy_worker seen; /* by the policy, at the end */
 	uint64_t steps, samples;      /* ended, whether committed or not */
 	pl_ns computing_ns,	      /* in steps, the one at the end included */
-		sending_ns,	      /* on links, in the queue of the server and in its service */
+		sending_ns, /* on links, in the queue of the server and in its service; own_ns */
 		waiting_ns; /* for others: from the end of the service to the reply's departure */
 	pl_ns absent_ns;
 };

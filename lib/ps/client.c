@@ -1,6 +1,6 @@
 /*
- * A worker: takes local steps, commits when its order says so, and waits for the reply, or goes on
- * with steps until it comes.
+ * A worker, or the first rank of a group that is one (group.c): takes local steps, commits when its
+ * order says so, and waits for the reply, or goes on with steps until it comes.
  *
  * It keeps the weights that it pulled last, so that a commit is a difference. If its connection
  * breaks, it greets the server again until the server is given up. A commit whose reply never came
@@ -18,9 +18,9 @@ struct worker {
 	struct pl_ps *p;
 	struct pl_train *t;
 	pl_ns due;		 /* of the next commit; INT64_MAX: it goes by steps */
-	int64_t batch;		 /* of the order that the steps obey; 0: the job's */
 	struct pl_ps_commit now; /* what the next commit is of */
-	double loss_sum, step_sum;
+	double step_sum;
+	uint64_t group_bytes; /* that ranks of the group had sent one another at the last commit */
 	pl_ns last_commit_ns, last_reply_ns;
 	/* Commits overlap with steps: the weights of the last one, which flies until its reply. */
 	float *cut; /* NULL: they do not */
@@ -37,14 +37,14 @@ static void obey(struct worker *k)
 	k->s.has_order = false;
 }
 
-static void take_weights(struct worker *k)
+static int take_weights(struct worker *k, struct pl_err *err)
 {
 	pl_ps_vector_write(&k->p->w.view, k->s.base);
-	pl_net_changed(k->p->w.net);
+	return pl_ps_group_give(k->p, true, err);
 }
 
 /* The reply to a commit that flew: the steps since then stay, on top of the new weights. */
-static void rebase(struct worker *k)
+static int rebase(struct worker *k, struct pl_err *err)
 {
 	size_t n = pl_ps_vector_size(&k->p->vector);
 	float *now = k->s.fresh; /* nothing comes meanwhile */
@@ -54,13 +54,14 @@ static void rebase(struct worker *k)
 	for (size_t i = 0; i < n; i++)
 		now[i] = k->s.base[i] + (now[i] - k->cut[i]);
 	pl_ps_vector_write(&k->p->w.view, now);
-	pl_net_changed(k->p->w.net);
+	PL_CHECK(pl_ps_group_give(k->p, false, err));
 	k->flies = false;
 	k->last_reply_ns = begin - k->sent;
 	k->last_commit_ns += pl_now_ns() - begin;
 	k->counts.commit_ns += pl_now_ns() - begin;
 	k->now.commit_ns = k->last_commit_ns;
 	k->now.reply_ns = k->last_reply_ns;
+	return 0;
 }
 
 /* Until the reply is there, or the connections are. */
@@ -74,10 +75,8 @@ static int wait_for_reply(struct worker *k, struct pl_err *err)
 		return 0;
 	k->counts.wait_ns += k->s.waited;
 	if (k->flies)
-		rebase(k);
-	else if (!k->s.in_steps)
-		take_weights(k);
-	return 0;
+		return rebase(k, err);
+	return k->s.in_steps ? 0 : take_weights(k, err);
 }
 
 /* ---- steps and commits ----------------------------------------------------------------------- */
@@ -89,24 +88,55 @@ static void begin_commit(struct worker *k)
 	k->now.base = k->s.version + k->flies;
 	k->now.commit_ns = k->last_commit_ns;
 	k->now.reply_ns = k->last_reply_ns;
-	k->loss_sum = k->step_sum = 0;
+	k->step_sum = 0;
+}
+
+static void count_step(struct worker *k, pl_ns ns)
+{
+	k->step_sum += (double)ns;
+	k->counts.compute_ns += ns;
+}
+
+/* What all ranks of the worker counted, into the commit. */
+static int count(struct worker *k, struct pl_err *err)
+{
+	const struct pl_ps_turn turn = { .word = PL_PS_SUM };
+	pl_ns begin = pl_now_ns();
+	struct pl_ps_tally sum;
+
+	PL_CHECK(pl_ps_group_say(k->p, &turn, err));
+	PL_CHECK(pl_ps_group_sum(k->p, k->t, &sum, err));
+	count_step(k, pl_now_ns() - begin); /* until the slowest rank had ended its step */
+	k->now.loss = sum.loss / sum.samples;
+	k->now.hits = (int64_t)(sum.hits + 0.5);
+	k->now.classified = (int64_t)(sum.classified + 0.5);
+	k->group_bytes = (uint64_t)sum.bytes;
+	if (sum.asked > 0 && !*k->t->stop) /* another rank of the group: the job ends */
+		*k->t->stop = SIGTERM;
+	return 0;
+}
+
+static uint64_t bytes_sent(const struct worker *k)
+{
+	return pl_comm_endpoint_sent(k->p->end) + k->group_bytes;
 }
 
 static int commit(struct worker *k, struct pl_err *err)
 {
 	size_t n = pl_ps_vector_size(&k->p->vector);
 	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD), *at = k->cut ? k->cut : u;
-	pl_ns begin = pl_now_ns(), waited = k->counts.wait_ns;
+	pl_ns begin, waited = k->counts.wait_ns;
 
+	PL_CHECK(count(k, err));
+	begin = pl_now_ns();
 	/* the reply to the last commit came after all servers had read it, so nobody reads the body
 	 */
 	pl_ps_vector_read(&k->p->w.view, at);
 	for (size_t i = 0; i < n; i++)
 		u[i] = at[i] - k->s.base[i];
-	k->now.loss = k->loss_sum / (double)k->now.steps;
 	k->now.step_ns = (pl_ns)(k->step_sum / (double)k->now.steps);
 	k->counts.commits++;
-	k->counts.bytes_sent = pl_comm_endpoint_sent(k->p->end);
+	k->counts.bytes_sent = bytes_sent(k);
 	k->counts.end = begin;
 	k->now.counts = k->counts;
 	memcpy(k->s.commit, &k->now, sizeof(k->now));
@@ -132,27 +162,23 @@ static bool is_due(const struct worker *k)
 
 static int local_step(struct worker *k, struct pl_err *err)
 {
-	struct pl_train *t = k->t;
+	const struct pl_ps_turn turn = { .word = PL_PS_STEP,
+					 .step = k->t->step,
+					 .batch = k->s.order.batch,
+					 .rate = k->s.order.rate > 0 ? k->s.order.rate : 1 };
+	pl_ns begin = pl_now_ns();
 	struct pl_step_result r;
+	uint64_t samples;
 
-	if (k->s.order.batch != k->batch) {
-		/* from now on the numbers of batches drawn and of steps differ */
-		k->p->w.drawn = k->p->w.drawn ? k->p->w.drawn : t->step;
-		k->batch = k->p->w.samples = k->s.order.batch;
-	}
-	pl_optim_rate(k->p->w.optim, k->s.order.rate > 0 ? k->s.order.rate : 1);
-	PL_CHECK(t->engine->step(&k->p->w, t->step, &r, err));
+	PL_CHECK(pl_ps_group_say(k->p, &turn, err));
+	PL_CHECK(pl_ps_group_step(k->p, k->t, &turn, &r, err));
+	samples = (uint64_t)pl_ps_group_samples(k->p);
 	k->now.steps++;
-	k->now.samples += (uint64_t)r.samples;
-	k->now.hits += r.hits;
-	k->now.classified += r.classified;
-	k->loss_sum += r.loss;
-	k->step_sum += (double)r.step_ns;
+	k->now.samples += samples;
+	/* the ranks of a group wait for one another */
+	count_step(k, k->p->g.world ? pl_now_ns() - begin : r.step_ns);
 	k->counts.steps++;
-	k->counts.samples += (uint64_t)r.samples;
-	k->counts.compute_ns += r.step_ns;
-	t->step++;
-	t->steps_done++;
+	k->counts.samples += samples;
 	return 0;
 }
 
@@ -165,7 +191,7 @@ static int look(struct worker *k, struct pl_err *err)
 	do {
 		PL_CHECK(what = pl_ps_session_event(&k->s, 0, err));
 		if (what == PL_PS_REPLIED && k->flies)
-			rebase(k);
+			PL_CHECK(rebase(k, err));
 	} while (what != PL_PS_NOTHING);
 	obey(k);
 	if (pl_ps_session_connected(&k->s) || k->s.ended)
@@ -180,6 +206,8 @@ static int look(struct worker *k, struct pl_err *err)
 
 static int train(struct worker *k, struct pl_err *err)
 {
+	const struct pl_ps_turn over = { .word = PL_PS_OVER };
+
 	PL_CHECK(wait_for_reply(k, err));
 	begin_commit(k);
 	k->counts.begin = pl_now_ns();
@@ -189,7 +217,15 @@ static int train(struct worker *k, struct pl_err *err)
 		if (!k->s.ended && is_due(k))
 			PL_CHECK(commit(k, err));
 	}
-	return 0;
+	return pl_ps_group_say(k->p, &over, err);
+}
+
+/* A group that is lost tells the servers why, which else would see only that it goes. */
+static void lose_group(struct worker *k, const char *why)
+{
+	for (uint32_t i = 0; k->p->g.size > 1 && k->s.server && i < k->p->servers; i++)
+		if (k->s.server[i].connected)
+			pl_comm_endpoint_drop(k->p->end, k->s.server[i].connection, why);
 }
 
 static void say_bye(struct worker *k)
@@ -198,7 +234,7 @@ static void say_bye(struct worker *k)
 	struct pl_err ignore = { 0 };
 
 	k->counts.end = pl_now_ns();
-	k->counts.bytes_sent = pl_comm_endpoint_sent(k->p->end);
+	k->counts.bytes_sent = bytes_sent(k);
 	if (k->s.server[0].connected)
 		(void)!pl_comm_endpoint_send(k->p->end, k->s.server[0].connection, &m, NULL,
 					     &ignore);
@@ -224,11 +260,13 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	rc = train(&k, err);
 	if (rc >= 0) /* else the server sees that this worker is lost */
 		say_bye(&k);
+	else
+		lose_group(&k, err->msg);
 	t->end = pl_now_ns();
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:
 	pl_free(k.cut);
 	pl_ps_session_close(&k.s);
-	return rc;
+	return pl_ps_group_close(p, rc, err);
 }

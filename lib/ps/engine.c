@@ -61,38 +61,110 @@ static size_t longest_body(const struct pl_ps *p)
 	return commit > others ? commit : others;
 }
 
+/* The endpoints' number of a process: the first rank of a group has its worker's; -1: it has no
+ * endpoint. */
+static int number_of(const struct pl_ps *p, int process)
+{
+	int rank = process - (int)p->servers, size = (int)p->g.size;
+
+	if (rank < 0)
+		return process;
+	return rank % size ? -1 : (int)p->servers + rank / size;
+}
+
+/* The links between endpoints. -1 is any process there. */
+static int shapes_of(const struct pl_ps *p, struct pl_link_shape **v, size_t *n, struct pl_err *err)
+{
+	const struct pl_engine_meeting *m = p->w.o.meeting;
+
+	*n = 0;
+	PL_CHECK(pl_alloc(v, m->n_shapes + 1, sizeof(**v), err));
+	for (size_t i = 0; i < m->n_shapes; i++) {
+		struct pl_link_shape s = m->shape[i];
+		int from = number_of(p, s.from), to = number_of(p, s.to);
+
+		if ((s.from >= 0 && from < 0) || (s.to >= 0 && to < 0))
+			continue;
+		s.from = from;
+		s.to = to;
+		(*v)[(*n)++] = s;
+	}
+	return 0;
+}
+
 static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 {
 	const struct pl_engine_meeting *m = p->w.o.meeting;
+	const char *transport = p->w.o.job->transport;
 	struct pl_endpoint_opts o = { .id = p->process,
 				      .token = m->token,
 				      .listen = pl_ps_is_server(p) ? m->at : NULL,
 				      .free_port = p->process > 0,
 				      .bind = m->bind,
-				      .transport = p->w.o.job->transport,
+				      .transport = strcmp(transport, "nccl") ? transport : "auto",
 				      .host = m->host,
 				      .timeout_ns = m->timeout_ns,
 				      .body_max = longest_body(p),
-				      .shape = m->shape,
-				      .n_shapes = m->n_shapes,
 				      .log = p->w.o.log };
+	struct pl_link_shape *shape = NULL;
+	int rc;
 
-	p->timeout_ns = m->timeout_ns;
-	return pl_comm_endpoint_open(&o, &p->end, err);
+	PL_TRY(shapes_of(p, &shape, &o.n_shapes, err));
+	o.shape = shape;
+	rc = pl_comm_endpoint_open(&o, &p->end, err); /* which has a copy of the links */
+out:
+	pl_free(shape);
+	return rc;
 }
 
-static int prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
+static void ready(void *arg, uint32_t first, uint32_t n)
 {
-	struct pl_ps *p = (struct pl_ps *)w;
+	pl_dp_sync_ready(&((struct pl_ps *)arg)->g.sync, first, n);
+}
+
+static int prepare_worker(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
+{
 	struct pl_engine_opts own = *o;
+	struct pl_worker *w = &p->w;
+
+	/* a server evaluates alone, and computes no step */
+	own.rank = pl_ps_is_server(p) ? 0 : (int)(pl_ps_number(p) * p->g.size + p->g.member);
+	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->ranks;
+	PL_CHECK(pl_ps_group_open(p, o, err));
+	own.world = p->g.world;
+	PL_CHECK(pl_ps_group_fail(p, pl_train_worker_init(w, &own, own.world ? ready : NULL, err),
+				  err));
+	if (own.world)
+		PL_CHECK(pl_ps_group_fail(p, pl_dp_sync_init(&p->g.sync, w, err), err));
+	return 0;
+}
+
+static int take_sizes(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
+{
+	uint32_t process = (uint32_t)o->meeting->rank;
 
 	p->servers = (uint32_t)o->job->servers;
-	p->workers = (uint32_t)(o->meeting->size - servers(o->job));
-	p->process = (uint32_t)o->meeting->rank;
-	/* a server evaluates alone, and computes no step */
-	own.rank = pl_ps_is_server(p) ? 0 : (int)(p->process - p->servers);
-	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->workers;
-	PL_CHECK(pl_train_worker_init(w, &own, NULL, err));
+	p->ranks = (uint32_t)o->meeting->size - p->servers;
+	p->g.size = (uint32_t)o->job->group;
+	p->workers = p->ranks / p->g.size;
+	if (p->workers * p->g.size != p->ranks)
+		return pl_fail(err, PL_EDATA, "%u ranks cannot be divided into groups of %u",
+			       p->ranks, p->g.size);
+	p->process = process;
+	if (process >= p->servers) {
+		p->process = p->servers + (process - p->servers) / p->g.size;
+		p->g.member = (process - p->servers) % p->g.size;
+	}
+	p->timeout_ns = o->meeting->timeout_ns;
+	return 0;
+}
+
+static int prepare_all(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
+{
+	struct pl_ps *p = (struct pl_ps *)w;
+
+	PL_CHECK(take_sizes(p, o, err));
+	PL_CHECK(prepare_worker(p, o, err));
 	p->vector = (struct pl_ps_vector){ w->view.n_params, w->view.n_state };
 	if (p->servers > pl_ps_vector_size(&p->vector))
 		return pl_fail(err, PL_EDATA, "%u servers, but the network has only %zu numbers",
@@ -100,8 +172,17 @@ static int prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct p
 	PL_CHECK(pl_train_worker_job_hash(w, &p->job, err));
 	PL_CHECK(pl_alloc(&p->counts, p->workers, sizeof(*p->counts), err));
 	PL_CHECK(pl_alloc(&p->seen, p->workers, sizeof(*p->seen), err));
-	PL_CHECK(open_endpoint(p, err));
-	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job, 0, err) : 0;
+	if (!p->g.member)
+		PL_CHECK(open_endpoint(p, err));
+	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job, p->g.sync.b.n, err) : 0;
+}
+
+/* The other ranks of a group learn why one of them cannot train. */
+static int prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
+{
+	int rc = prepare_all(w, o, err);
+
+	return rc < 0 ? pl_ps_group_close((struct pl_ps *)w, rc, err) : rc;
 }
 
 static int control(struct pl_train *t, struct pl_err *err)
@@ -110,19 +191,26 @@ static int control(struct pl_train *t, struct pl_err *err)
 
 	if (!p->process)
 		return pl_ps_lead(p, t, err);
-	return pl_ps_is_server(p) ? pl_ps_follow(p, t, err) : pl_ps_work(p, t, err);
+	if (pl_ps_is_server(p))
+		return pl_ps_follow(p, t, err);
+	return p->g.member ? pl_ps_group_serve(p, t, err) : pl_ps_work(p, t, err);
 }
 
 static int step(struct pl_worker *w, int64_t number, struct pl_step_result *r, struct pl_err *err)
 {
+	struct pl_ps *p = (struct pl_ps *)w;
 	int rc;
 
 	pl_train_worker_begin_step(w, number, r);
-	PL_TRY(pl_train_worker_compute(w, 1, r, err));
+	if (p->g.world)
+		pl_dp_sync_begin(&p->g.sync);
+	PL_TRY(pl_train_worker_compute(w, (int)p->g.size, r, err));
+	if (p->g.world)
+		PL_TRY(pl_dp_sync_wait(&p->g.sync, &r->wait_ns, err));
 	PL_TRY(pl_train_worker_update(w, r, err));
 out:
 	pl_train_worker_end_step(w, rc == 0, r);
-	return rc;
+	return pl_ps_group_fail(p, rc, err);
 }
 
 static int gather(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err)
@@ -148,16 +236,16 @@ static int gather(struct pl_worker *w, struct pl_train_result *all, struct pl_er
 			.step_s = c->steps ? (double)c->compute_ns / 1e9 / (double)c->steps : 0
 		};
 	}
-	return 0;
+	return (int)p->workers;
 }
 
-/* The numbers of a checkpoint are those of all workers, although the server alone has the file. */
+/* The numbers of a checkpoint are those of all ranks, although the server alone has the file. */
 static int save(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err)
 {
 	const struct pl_ps *p = (const struct pl_ps *)w;
 	int rc;
 
-	w->ranks = (int)p->workers;
+	w->ranks = (int)p->ranks;
 	rc = pl_train_worker_save(w, path, step, err);
 	w->ranks = 1;
 	return rc;
@@ -169,7 +257,7 @@ static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *s
 	const struct pl_ps *p = (const struct pl_ps *)w;
 	int rc, ranks = w->ranks;
 
-	w->ranks = (int)p->workers;
+	w->ranks = (int)p->ranks;
 	rc = pl_train_worker_load(w, path, to_train, step, err);
 	w->ranks = ranks;
 	return rc;
@@ -182,7 +270,12 @@ static void finish(struct pl_worker *w, bool lost)
 	pl_comm_endpoint_close(p->end);
 	pl_free(p->counts);
 	pl_free(p->seen);
-	pl_train_worker_fini(w, lost);
+	if (p->g.world) { /* it has trained nothing */
+		pl_comm_world_abort(p->g.world, "it could not begin");
+		p->g.over = true;
+	}
+	pl_dp_sync_fini(&p->g.sync, p->g.over);
+	pl_train_worker_fini(w, lost || p->g.over);
 }
 
 const struct pl_engine pl_ps_engine = {

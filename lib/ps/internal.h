@@ -3,7 +3,10 @@
 #define PL_PS_INTERNAL_H
 
 #include "comm/endpoint.h"
+#include <stdatomic.h>
+
 #include "core/pool.h"
+#include "dp/dp.h"
 #include "ps/protocol.h"
 #include "ps/ps.h"
 #include "ps/store.h"
@@ -23,14 +26,56 @@ void pl_ps_vector_write(const struct pl_net_view *net, const float *from);
 
 /* A server that is started again takes a moment; it is given up after so many timeouts. */
 #define PL_PS_PATIENCE 10
+/* A reply may have to wait for workers that are far slower: so many timeouts. */
+#define PL_PS_REPLY_PATIENCE 200
+
+/* ---- group.c: ranks that are one worker --------------------------------------------------------
+ */
+
+/* What was counted for the next commit, by this rank, or by all of the group; a sum of doubles. */
+struct pl_ps_tally {
+	double loss, samples, hits, classified; /* loss: of all samples */
+	double bytes; /* that ranks of the group sent one another, since training began */
+	double asked; /* ranks that were asked to end */
+};
+/* What all ranks of the group do next. */
+enum pl_ps_word {
+	PL_PS_STEP = 1,
+	PL_PS_SUM,  /* pl_ps_group_sum() */
+	PL_PS_TAKE, /* pl_ps_group_give() */
+	PL_PS_OVER  /* training has ended */
+};
+struct pl_ps_turn {
+	uint32_t word;
+	uint32_t fresh;	     /* TAKE: what was counted since the last commit is forgotten */
+	int64_t step, batch; /* STEP: its number; samples of all ranks, 0: the job's */
+	double rate;	     /* STEP: factor of the learning rate */
+};
+/* A worker that is one rank has a group of size 1, without a world: nothing is sent. */
+struct pl_ps_group {
+	uint32_t size, member;	/* member: number of this rank; 0 leads. Servers know the size */
+	struct pl_world *world; /* NULL: none, or it is over */
+	const struct pl_engine_meeting *meeting;
+	bool over; /* the world has ended, and its memory is freed */
+	/* A rank was lost; why: set before it, with the numbers of the job. */
+	atomic_bool lost;
+	char why[sizeof(((struct pl_err *)0)->msg)];
+	struct pl_dp_sync sync;
+	int64_t batch; /* of the last step, as its turn said */
+	struct pl_ps_tally tally;
+};
 
 /* ---- engine.c ----------------------------------------------------------------------------------
  */
 
 struct pl_ps {
-	struct pl_worker w; /* first */
-	uint32_t workers, servers;
-	uint32_t process; /* of all; servers come first */
+	struct pl_worker w;	 /* first */
+	uint32_t ranks, servers; /* processes */
+	uint32_t workers;	 /* groups of ranks */
+	/* Number of the server, or servers + number of the worker, which all ranks of a group have.
+	 * It is the id of endpoints, which servers and leaders of groups have. */
+	uint32_t process;
+	struct pl_ps_group g;
 	struct pl_ps_vector vector;
 	uint64_t job; /* hash: all processes have the same */
 	struct pl_endpoint *end;
@@ -41,6 +86,11 @@ struct pl_ps {
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {
 	return p->process < p->servers;
+}
+/* Of a worker: its number. */
+static inline uint32_t pl_ps_number(const struct pl_ps *p)
+{
+	return p->process - p->servers;
 }
 /* Where the slice of a server begins in the vector; that of server + 1 is its end. */
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server);
@@ -65,6 +115,45 @@ static inline uint32_t pl_ps_actions(const struct pl_ps *p)
 int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
 int pl_ps_follow(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
+
+/* Before the worker is initialised: the ranks of the group meet. Servers, and workers of one rank,
+ * do nothing. Fails with the ranks that never came. */
+int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err) PL_MUST;
+/* Ends the world: with a good-bye to all, or, after a failure rc, for that reason. Returns rc, or
+ * the failure of the good-bye. */
+int pl_ps_group_close(struct pl_ps *p, int rc, struct pl_err *err);
+/* A PL_EIO is an error of the group's world, which numbers its ranks from 0: with the numbers of
+ * the job. Returns rc. */
+int pl_ps_group_fail(const struct pl_ps *p, int rc, struct pl_err *err);
+/* PL_EIO if a rank of the group was lost: for a leader that waits for servers. */
+int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err) PL_MUST;
+/* " (ranks 2-3)", for messages about the worker; "": it is one rank. */
+#define PL_PS_RANKS 48
+const char *pl_ps_group_ranks(const struct pl_ps *p, uint32_t worker, char text[PL_PS_RANKS]);
+/* The leader tells all ranks what comes; then all of them, it too, do it: */
+int pl_ps_group_say(struct pl_ps *p, const struct pl_ps_turn *t, struct pl_err *err) PL_MUST;
+/* - a local step of this rank. */
+int pl_ps_group_step(struct pl_ps *p, struct pl_train *t, const struct pl_ps_turn *turn,
+		     struct pl_step_result *r, struct pl_err *err) PL_MUST;
+/* - *sum: what all have counted since the last one. */
+int pl_ps_group_sum(struct pl_ps *p, const struct pl_train *t, struct pl_ps_tally *sum,
+		    struct pl_err *err) PL_MUST;
+/* - the weights of the leader's network, into all; the leader says the turn itself. */
+int pl_ps_group_give(struct pl_ps *p, bool fresh, struct pl_err *err) PL_MUST;
+/* Samples of a step of all ranks, as the last turn said. */
+int64_t pl_ps_group_samples(const struct pl_ps *p);
+/* The control of a rank that does not lead: until the end, or until the group is lost. */
+int pl_ps_group_serve(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
+
+/* ---- meet.c: where groups meet -----------------------------------------------------------------
+ */
+
+/* Where all processes meet at an address: the place where the ranks of the group meet. */
+int pl_ps_meet_find(const struct pl_ps *p, char at[PL_PS_ADDRESS], struct pl_err *err) PL_MUST;
+/* The `listens` of the group's world. ps: of its first rank. */
+int pl_ps_meet_tell(void *ps, const char *at, struct pl_err *err) PL_MUST;
+/* The address in a MEET; false: there is none. */
+bool pl_ps_meet_address(const struct pl_message *m, char at[PL_PS_ADDRESS]);
 
 /* ---- copies.c: weights on their way ------------------------------------------------------------
  */
@@ -133,6 +222,11 @@ struct pl_ps_client { /* a worker */
 	bool commits; /* the slices of other servers are not there yet */
 	struct pl_endpoint_event commit;
 };
+struct pl_ps_meets {		/* a group */
+	char at[PL_PS_ADDRESS]; /* "": its first rank has not come */
+	uint32_t *waits;	/* connections of ranks that are to be told */
+	size_t n, cap;
+};
 struct pl_ps_server {
 	struct pl_ps *p;
 	struct pl_train *t;
@@ -141,6 +235,7 @@ struct pl_ps_server {
 	struct pl_ps_store *store;
 	struct pl_ps_evaluator *evaluator;
 	struct pl_ps_client *client; /* [workers] */
+	struct pl_ps_meets *meets;   /* [workers] */
 	struct pl_ps_copies copies;
 	struct pl_ps_other *other;   /* [servers]; the first is unused */
 	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
@@ -176,6 +271,11 @@ int pl_ps_end_take(const struct pl_message *m, struct pl_err *err) PL_MUST;
 /* The greeting of a process of this job? The reason if not; NULL. */
 const char *pl_ps_hello_get(const struct pl_ps *p, const struct pl_message *m,
 			    struct pl_ps_hello *h);
+
+/* meet.c: a message of a rank that is no worker alone; the group is lost, and may meet elsewhere */
+int pl_ps_meet_message(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
+		       struct pl_err *err) PL_MUST;
+void pl_ps_meet_lost(struct pl_ps_server *s, uint32_t worker);
 
 /* serve.c: the life of server 0 */
 int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err) PL_MUST;

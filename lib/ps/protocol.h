@@ -26,6 +26,10 @@
  *                                         DONE {number, bytes sent}  ->
  *     REPLY                            <- for the worker
  *
+ *     rank of a group                     server 0            another rank of it
+ *     MEET {number of the worker}: at  ->                  <- MEET {number}
+ *                                      <- MEET: at         -> MEET: at
+ *
  * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
  * values the id of the worker's last commit that was applied, the version of W, the time from the
  * arrival of the commit to the reply (ns), and the number of its action; its body is that of
@@ -64,6 +68,7 @@ enum pl_ps_message {
 	PL_PS_END,
 	PL_PS_BYE,
 	PL_PS_REFUSED,
+	PL_PS_MEET,
 	/* between servers */
 	PL_PS_SERVER,
 	PL_PS_HAVE,

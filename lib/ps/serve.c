@@ -197,7 +197,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 	const struct pl_job *j = p->w.o.job;
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
-				    .batch = j->batch,
+				    .batch = j->batch * j->group,
 				    .period = j->period,
 				    .epoch = j->epoch,
 				    .target_loss = j->target_loss,
@@ -225,8 +225,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	if (fresh) {
 		PL_CHECK(pl_ps_slice_read(p, 0, pl_ps_store_begin(s->store), err));
 		g->steps = (uint64_t)s->t->step * p->workers;
-		g->samples =
-			(uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->workers, s->t->step);
+		g->samples = (uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->ranks, s->t->step);
 	} else {
 		policy = pl_ps_store_policy(s->store, &n);
 		if (g->begun)
@@ -253,9 +252,10 @@ int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)
 	struct pl_ps *p = s->p;
 
 	s->wake = INT64_MAX;
-	t->steps = pl_train_worker_steps(&p->w, (int)p->workers);
+	t->steps = pl_train_worker_steps(&p->w, (int)p->ranks);
 	s->budget = (uint64_t)t->steps * p->workers;
 	PL_CHECK(pl_alloc(&s->client, p->workers, sizeof(*s->client), err));
+	PL_CHECK(pl_alloc(&s->meets, p->workers, sizeof(*s->meets), err));
 	s->copies = (struct pl_ps_copies){ .end = p->end, .n = pl_ps_slice_size(p, 0) };
 	PL_CHECK(make_policy(s, err));
 	PL_CHECK(open_store(s, err));
@@ -274,6 +274,9 @@ void pl_ps_server_close(struct pl_ps_server *s)
 	for (uint32_t i = 0; s->client && i < s->p->workers; i++)
 		pl_ps_sent_fini(&s->client[i].sent);
 	pl_free(s->client);
+	for (uint32_t i = 0; s->meets && i < s->p->workers; i++)
+		pl_free(s->meets[i].waits);
+	pl_free(s->meets);
 }
 
 int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err)

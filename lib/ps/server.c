@@ -204,9 +204,11 @@ int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *
 {
 	struct pl_message m = { .kind = PL_PS_REFUSED, .body = why, .bytes = strlen(why) + 1 };
 	bool server = ev->peer < s->p->servers;
+	uint32_t number = ev->peer - (server ? 0 : s->p->servers);
+	char ranks[PL_PS_RANKS] = "";
 
-	pl_say(s->log, PL_LOG_WARN, "%s %u was refused: %s", server ? "server" : "worker",
-	       ev->peer - (server ? 0 : s->p->servers), why);
+	pl_say(s->log, PL_LOG_WARN, "%s %u%s was refused: %s", server ? "server" : "worker", number,
+	       server ? "" : pl_ps_group_ranks(s->p, number, ranks), why);
 	return pl_comm_endpoint_send(s->p->end, ev->connection, &m, NULL, err);
 }
 
@@ -224,14 +226,17 @@ static int leave(struct pl_ps_server *s, uint32_t worker, const char *why, struc
 	struct pl_ps_client *c = &s->client[worker];
 	struct pl_policy_event e = { .kind = PL_POLICY_LEFT, .worker = worker, .now = pl_now_ns() };
 	bool joined = c->joined;
+	char ranks[PL_PS_RANKS];
 
 	pl_ps_sent_all(&c->sent);
+	pl_ps_meet_lost(s, worker);
 	release_commit(s, c);
 	c->connected = c->ready = c->joined = c->welcome = false;
 	if (!joined || s->ending || c->ended)
 		return 0;
 	if (why)
-		pl_say(s->log, PL_LOG_WARN, "worker %u is lost: %s", worker, why);
+		pl_say(s->log, PL_LOG_WARN, "worker %u%s is lost: %s", worker,
+		       pl_ps_group_ranks(s->p, worker, ranks), why);
 	return tell(s, &e, NULL, err);
 }
 
@@ -476,6 +481,8 @@ static int take_message(struct pl_ps_server *s, const struct pl_endpoint_event *
 		rc = pl_ps_others_message(s, ev, err);
 	else if (ev->peer >= servers && ev->peer - servers < s->p->workers)
 		rc = on_message(s, ev, err);
+	else if (ev->peer && ev->peer - servers - s->p->workers < s->p->ranks)
+		rc = pl_ps_meet_message(s, ev, err);
 	else
 		pl_comm_endpoint_drop(s->p->end, ev->connection, "no process has this number");
 	pl_comm_endpoint_release(s->p->end, ev);

@@ -10,9 +10,6 @@
 
 #include "ps/internal.h"
 
-/* A reply may have to wait for workers that are far slower. */
-#define REPLY_PATIENCE 200
-
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err)
 {
 	size_t n = pl_ps_vector_size(&p->vector);
@@ -291,20 +288,28 @@ static int connect_all(struct pl_ps_session *s, pl_ns until, struct pl_err *err)
 	return 0;
 }
 
+/* So often a leader that waits looks whether its group is whole. */
+#define TURN_NS 50000000
+
 int pl_ps_session_wait(struct pl_ps_session *s, struct pl_err *err)
 {
-	pl_ns until = pl_now_ns() + REPLY_PATIENCE * s->p->timeout_ns;
+	pl_ns until = pl_now_ns() + PL_PS_REPLY_PATIENCE * s->p->timeout_ns;
 
 	while (!s->ended && (s->waiting || !s->ready || !pl_ps_session_connected(s))) {
 		int what;
 
 		PL_CHECK(connect_all(s, pl_now_ns() + PL_PS_PATIENCE * s->p->timeout_ns, err));
-		PL_CHECK(what = pl_ps_session_event(s, until, err));
+		PL_CHECK(what = pl_ps_session_event(
+				 s,
+				 s->p->g.world ? pl_min_i64(until, pl_now_ns() + TURN_NS) : until,
+				 err));
 		if (what == PL_PS_REPLIED)
 			return what;
+		PL_CHECK(pl_ps_group_check(s->p, err));
 		if (what == PL_PS_NOTHING && pl_now_ns() >= until)
-			return pl_fail(err, PL_EIO, "the server did not answer for %lld s",
-				       (long long)(REPLY_PATIENCE * s->p->timeout_ns / 1000000000));
+			return pl_fail(
+				err, PL_EIO, "the server did not answer for %lld s",
+				(long long)(PL_PS_REPLY_PATIENCE * s->p->timeout_ns / 1000000000));
 	}
 	return PL_PS_OTHER;
 }

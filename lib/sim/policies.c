@@ -49,11 +49,11 @@ static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
 		 struct pl_sim_policies *p)
 {
 	double latency = PL_SIM_MESSAGE_NS, rate = (double)PL_SIM_BYTES_PER_NS / MOVES,
-	       n = (double)j->ranks;
+	       n = (double)pl_job_workers(j);
 
-	for (int64_t i = 0; i < j->ranks; i++) {
-		double hop = pl_sim_servers_link(j, i, (i + 1) % j->ranks, 0, 1);
-		double all = pl_sim_servers_link(j, i, (i + 1) % j->ranks, (double)o->n, 1);
+	for (int64_t i = 0; i < j->ranks; i += j->group) { /* the first rank of each worker */
+		double hop = pl_sim_servers_link(j, i, (i + j->group) % j->ranks, 0, 1);
+		double all = pl_sim_servers_link(j, i, (i + j->group) % j->ranks, (double)o->n, 1);
 
 		latency = fmax(latency, PL_SIM_MESSAGE_NS + hop);
 		rate = all > hop ? fmin(rate, 4 * (double)o->n / (all - hop)) : rate;
@@ -82,10 +82,10 @@ static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
 static void all_reduce(const struct pl_job *j, const struct pl_sim_times *t, double sum,
 		       struct pl_sim_policy *r)
 {
-	double n = (double)j->ranks, step = (double)t->slowest + sum;
+	double n = (double)pl_job_workers(j), step = (double)t->slowest + sum;
 
 	r->name = "all-reduce";
-	r->samples_per_s = n * (double)j->batch / step * 1e9;
+	r->samples_per_s = (double)(j->ranks * j->batch) / step * 1e9;
 	r->computing = t->mean / step;
 	r->committing = sum / step;
 	r->waiting = 1 - r->computing - r->committing;
@@ -136,7 +136,7 @@ int pl_sim_policies(struct pl_job *j, const struct pl_sim_servers_opts *opts,
 	size_t n = 0;
 	int rc;
 
-	*p = (struct pl_sim_policies){ .workers = (uint32_t)j->ranks };
+	*p = (struct pl_sim_policies){ .workers = (uint32_t)pl_job_workers(j) };
 	while (pl_policy_kind_at(n))
 		n++;
 	PL_TRY(pl_alloc(&p->row, n + 1, sizeof(*p->row), err));

@@ -7,20 +7,23 @@
 #define MOVES                                                                                      \
 	6 /* times that a number is read or written for a commit: U, W twice, the copy, two        \
 	     sockets */
+#define SUM_MOVES 3 /* the same of an all-reduce */
+#define OWN_MOVES 8 /* of a worker that goes on: W and U of the commit, W of the reply */
 
 struct ending {
 	struct pl_sim_servers *s;
 	int64_t steps;
 };
 
-static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struct pl_err *err)
+/* Alone. */
+static pl_ns step_of_rank(const struct pl_sim_servers_opts *o, uint32_t rank, struct pl_err *err)
 {
 	double step = (double)o->step_ns, least = 0;
 
 	for (size_t i = 0; i < o->job->n_paces; i++) {
 		const struct pl_job_pace *p = &o->job->pace[i];
 
-		if (p->rank != -1 && p->rank != (int64_t)worker)
+		if (p->rank != -1 && p->rank != (int64_t)rank)
 			continue;
 		step = step > 0 ? step * fmax(1, p->factor) + p->ms * 1e6 : 0;
 		least = p->speed > 0 ? fmax(least, 1e9 / p->speed) : least;
@@ -29,9 +32,51 @@ static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struc
 		return (pl_ns)fmax(1, fmax(step, least));
 	return pl_fail(
 		err, PL_EDATA,
-		"nobody knows how long a step of worker %u takes; write: pace %u speed=STEPS (a "
+		"nobody knows how long a step of rank %u takes; write: pace %u speed=STEPS (a "
 		"second) into the job, or give it (replay --step TIME, plan --speeds LIST)",
-		worker, worker);
+		rank, rank);
+}
+
+/* Between two ranks of a group only links count that name both. */
+static double link_in_group(const struct pl_job *j, int64_t from, int64_t to, double n)
+{
+	double ns = 0;
+
+	for (size_t i = 0; i < j->n_links; i++) {
+		const struct pl_job_link *l = &j->link[i];
+
+		if (l->from == from && l->to == to)
+			ns = (double)l->latency_ns +
+			     (l->bytes_per_ns > 0 ? 4 * n / l->bytes_per_ns : 0);
+	}
+	return ns;
+}
+
+/* A ring of the ranks: 2(g-1) rounds, each with a g-th of the numbers on the slowest link. */
+static double sum_in_group(const struct pl_sim_servers_opts *o, int64_t first)
+{
+	int64_t size = o->job->group;
+	double part = (double)o->n / (double)size, memory = 4 * part * SUM_MOVES, round = 0;
+
+	for (int64_t i = 0; i < size; i++)
+		round = fmax(round, link_in_group(o->job, first + i, first + (i + 1) % size, part));
+	round = PL_SIM_MESSAGE_NS + fmax(round, memory / PL_SIM_BYTES_PER_NS);
+	return 2 * (double)(size - 1) * round;
+}
+
+/* Of a worker: of the slowest rank of its group, and the sum. */
+static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struct pl_err *err)
+{
+	uint32_t size = (uint32_t)o->job->group;
+	pl_ns slowest = 0;
+
+	for (uint32_t i = worker * size; i < (worker + 1) * size; i++) {
+		pl_ns step = step_of_rank(o, i, err);
+
+		PL_CHECK((int)pl_min_i64(step, 0));
+		slowest = pl_max_i64(slowest, step);
+	}
+	return slowest + (pl_ns)sum_in_group(o, (int64_t)worker * size);
 }
 
 double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n,
@@ -53,9 +98,9 @@ double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, dou
 
 static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl_err *err)
 {
-	*o = (struct pl_policy_opts){ .workers = (uint32_t)j->ranks,
+	*o = (struct pl_policy_opts){ .workers = (uint32_t)pl_job_workers(j),
 				      .min_workers = (uint32_t)j->min_workers,
-				      .batch = j->batch,
+				      .batch = j->batch * j->group,
 				      .period = j->period,
 				      .epoch = j->epoch,
 				      .seed = (uint64_t)j->seed };
@@ -73,6 +118,7 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 	s->end_ns = e->now;
 	if (e->kind != PL_POLICY_COMMITTED)
 		return 0;
+	e->loss = 1; /* a policy that compares losses does so, and finds no difference */
 	s->steps += e->steps;
 	s->samples += e->samples;
 	s->commits++;
@@ -84,10 +130,15 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_times *t,
 			 struct pl_err *err)
 {
-	double n = (double)o->job->ranks, speed = 0;
+	double n = (double)pl_job_workers(o->job), speed = 0;
 
 	*t = (struct pl_sim_times){ .slowest = 1 };
-	for (uint32_t i = 0; i < (uint32_t)o->job->ranks; i++) {
+	if (o->job->ranks % o->job->group)
+		return pl_fail(err, PL_EDATA,
+			       "group=%lld, but there are %lld ranks: each group has as many as "
+			       "the others",
+			       (long long)o->job->group, (long long)o->job->ranks);
+	for (uint32_t i = 0; i < (uint32_t)pl_job_workers(o->job); i++) {
 		pl_ns step = step_of(o, i, err);
 
 		PL_CHECK((int)pl_min_i64(step, 0));
@@ -117,7 +168,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	double between, n = (double)o->n;
 	int rc;
 
-	*s = (struct pl_sim_servers){ .workers = (uint32_t)o->job->ranks };
+	*s = (struct pl_sim_servers){ .workers = (uint32_t)pl_job_workers(j) };
 	if (strcmp(o->job->engine, "ps"))
 		return pl_fail(err, PL_EDATA, "the job has no servers; write: engine ps");
 	PL_TRY(policy_of(o->job, &policy, err));
@@ -127,15 +178,19 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	/* the others tell the first server of each slice, and it tells them what to do */
 	between = j->servers > 1 ? pl_sim_servers_link(j, -1, -1, 0, 1) : 0;
 	for (uint32_t i = 0; i < s->workers; i++) {
+		int64_t rank = (int64_t)i * j->group; /* which leads the group */
+
 		w[i].step_ns = step_of(o, i, err);
 		/* servers are no ranks: only links of any rank lead to them */
-		w[i].link_ns = (pl_ns)(between + (pl_sim_servers_link(j, i, -1, n, j->servers) +
-						  pl_sim_servers_link(j, -1, i, n, j->servers)) /
+		w[i].link_ns = PL_SIM_MESSAGE_NS +
+			       (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
+						  pl_sim_servers_link(j, -1, rank, n, j->servers)) /
 							 2);
 	}
 	if (o->service_ns < 0)
 		sim.service_ns = PL_SIM_MESSAGE_NS +
 				 (pl_ns)(4 * n * MOVES / PL_SIM_BYTES_PER_NS / (double)j->servers);
+	sim.own_ns = PL_SIM_MESSAGE_NS + (pl_ns)(4 * n * OWN_MOVES / PL_SIM_BYTES_PER_NS);
 	sim.worker = w;
 	s->heterogeneity = times.heterogeneity;
 	rc = pl_policy_simulate(&sim, s->worker, &why);

@@ -5,7 +5,9 @@
  *
  * The policy is the code that decides in run(1) (policy/policy.h). The times come from the job: a
  * worker of a given speed takes 1 / speed for a step, and messages take the time of the job's
- * links. Losses are not simulated, so a policy that goes by them stays with what it begins with.
+ * links. A group of ranks is one worker: its step is that of its slowest rank, and a sum of the
+ * gradients of all. Losses are not simulated: they are all equal. So a policy that compares
+ * settings by them spends time on that, as in run(1), and stays with what it begins with.
  */
 #ifndef PL_SIM_SERVERS_H
 #define PL_SIM_SERVERS_H

@@ -26,8 +26,11 @@ struct pl_engine_meeting {
 	const char *at, *token; /* as `meet` and `token` of pl_world_opts */
 	const char *bind, *host;
 	pl_ns timeout_ns;
-	const struct pl_link_shape *shape; /* between ranks, not processes */
+	const struct pl_link_shape *shape; /* between processes; a server has none of its own */
 	size_t n_shapes;
+	/* As in pl_world_opts, for worlds that the engine opens. */
+	void (*lost)(void *arg, const char *why);
+	void *lost_arg;
 	/* A file without a name, which outlives a process that is started again; -1: there is none,
 	 * and no process is. */
 	int memory;
@@ -45,7 +48,7 @@ struct pl_engine_opts {
 	enum pl_store store;
 	struct pl_world *world;			 /* NULL: one rank, or the engine connects them */
 	const struct pl_engine_meeting *meeting; /* NULL: the world has all that there is */
-	int rank, ranks;	  /* where an engine without a world sets them; ranks 0: one rank */
+	int rank, ranks;	  /* where an engine sets them; ranks 0: those of the world */
 	struct pl_tracer *tracer; /* NULL: no trace */
 	const struct pl_log *log;
 	bool grad_norm; /* steps say the norm of their gradients, which takes time */
@@ -79,7 +82,8 @@ struct pl_engine {
 	/* One step of this rank, for the control. */
 	int (*step)(struct pl_worker *w, int64_t step, struct pl_step_result *r,
 		    struct pl_err *err);
-	/* The results of all ranks, for the process that leads. NULL: each rank knows its own. */
+	/* The results of all ranks, for the process that leads, or of each group of as many ranks;
+	 * returns how many. NULL: each rank knows its own. */
 	int (*gather)(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err);
 	/* Mean loss and hits over the held-out samples; all ranks call it. */
 	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
@@ -136,14 +140,14 @@ struct pl_train {
 	pl_ns step_ns, compute_ns, wait_ns;
 	pl_ns first_ns; /* from `begin` to the end of that step; 0: it is the only one */
 };
-/* The number of ranks, and the own one: of the world, or as the engine says. */
+/* The number of ranks, and the own one: as the engine says, or of the world. */
 static inline int pl_engine_ranks(const struct pl_engine_opts *o)
 {
-	return o->world ? pl_comm_world_size(o->world) : o->ranks ? o->ranks : 1;
+	return o->ranks ? o->ranks : o->world ? pl_comm_world_size(o->world) : 1;
 }
 static inline int pl_engine_rank(const struct pl_engine_opts *o)
 {
-	return o->world ? pl_comm_world_rank(o->world) : o->rank;
+	return o->ranks || !o->world ? o->rank : pl_comm_world_rank(o->world);
 }
 /* How many steps step_ns and its like are of. */
 static inline int64_t pl_train_measured(const struct pl_train *t)

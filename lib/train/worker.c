@@ -190,13 +190,12 @@ static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, str
 	return 0;
 }
 
-/* A step of w->samples samples: the gradient of their mean loss, in microbatches. */
+/* A step of w->samples samples, in microbatches: their part in the gradient of the mean loss. */
 static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
-	int64_t left = w->samples;
+	int64_t left = w->samples, all = w->of ? w->of : w->samples;
 	double loss = 0, before;
 
-	w->last_mb = true;
 	for (w->mb = 0; left > 0; w->mb++) {
 		int n = (int)pl_min_i64(left, w->microbatch), part = w->mb % (int)w->microbatches;
 		uint64_t place[] = { (uint64_t)w->o.job->seed, 0, (uint64_t)w->rank,
@@ -207,10 +206,12 @@ static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, stru
 			pl_train_feed_step(&w->feed, w->drawn++);
 		place[1] = (uint64_t)w->drawn - 1;
 		io = pl_train_feed_rows(&w->feed, part * w->microbatch, n);
-		pl_net_scale(w->net, (float)n / (float)w->samples);
+		w->last_mb = n == left;
+		pl_net_scale(w->net, (float)n / (float)all);
 		PL_CHECK(pl_net_forward(w->net, &io, pl_hash(place, sizeof(place)), false, NULL,
 					NULL, err));
 		PL_CHECK(pl_net_backward(w->net, w->mb > 0, err));
+		PL_CHECK(pl_fail_as(err, &w->err));
 		before = r->loss;
 		w->n_losses = 1;
 		PL_CHECK(take_losses(w, r, err));

@@ -86,6 +86,7 @@ struct pl_worker {
 	/* Of a step, where it is not the job's batch: it is drawn in whole batches, and `drawn` of
 	 * them so far. 0: the job's. */
 	int64_t samples, drawn;
+	int64_t of;    /* that ranks whose gradients are summed take together; 0: samples */
 	uint8_t algo;  /* enum pl_calgo, of all-reduces, by the job */
 	int64_t round; /* steps from one synchronisation of all ranks to the next; 1 */
 	float sum[2 * PL_TRAIN_SUMS]; /* of pl_train_worker_sum() */

@@ -22,6 +22,11 @@ for transport in nccl auto tcp; do
 	losses $transport.csv >other
 	check "... and says the same losses" cmp cpu other
 done
+# a group of ranks under a server: its ranks use NCCL, and its first rank sends the server memory of the host
+status 0 "a group on the CPU" "$run" -q -n 2 --set 'engine ps group=2' --export=group.cpu tiny.job
+status 0 "... and on a device, by NCCL" timeout -k 1 50 "$run" -q -n 2 --device=cuda --transport=nccl --set 'engine ps group=2' \
+	--export=group.nccl tiny.job
+check "... leaves the same bits" cmp group.cpu group.nccl
 check "what ranks send by NCCL is counted" grep -q '"bytes_sent": [1-9]' nccl.json
 status 0 "half of it" "$run" -q -n 2 --device=cuda --transport=nccl --set steps=9 --checkpoint=half.st tiny.job
 status 0 "... gone on with" "$run" -q -n 2 --device=cuda --transport=nccl --resume=half.st --checkpoint=whole.st tiny.job

@@ -164,6 +164,15 @@ static void overlap(void)
 	ok(status == 0 && busy && sums && result[0].seen.commits >= 50,
 	   "adsp: all compute all the time, and commit %llu times",
 	   (unsigned long long)result[0].seen.commits);
+	/* 10 ms of each commit, then three steps until the reply is seen */
+	o.own_ns = 10 * MS;
+	run("asp", &o, 1);
+	ok(status == 0 && result[0].seen.commits == 97 &&
+		   result[0].sending_ns == 130 * MS + 97 * o.own_ns &&
+		   result[0].computing_ns + result[0].sending_ns == o.until,
+	   "a commit that takes a part of the steps' time: %llu of them",
+	   (unsigned long long)result[0].seen.commits);
+	o.own_ns = 0;
 	run("bsp", &o, 3);
 	alone = result[2];
 	o.overlap = false;

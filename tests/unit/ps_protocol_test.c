@@ -353,7 +353,9 @@ static void start(uint32_t i)
 
 	endpoint[i] = (struct pl_endpoint){ .id = i, .alive = true, .sends_left = -1 };
 	x->ps = (struct pl_ps){ .w = worker,
+				.ranks = n_workers,
 				.workers = n_workers,
+				.g.size = 1,
 				.servers = n_servers,
 				.process = i,
 				.vector = { worker.view.n_params, worker.view.n_state },
