@@ -387,6 +387,9 @@ size_t make_table(const struct report *r, enum section which, int64_t top, struc
 
 /* ---- spread.c ---- */
 
+/* Are durations of the graph predictions with intervals? */
+bool has_predictions(const struct pl_graph *g);
+
 /* The intervals of the replayed steps, where the graph's durations are predictions with intervals.
  * changed: those of the predicted run, which is r->run. */
 int find_spread(struct report *r, bool changed, struct pl_err *err) PL_MUST;

@@ -20,7 +20,7 @@ struct spread {
 	uint32_t n_groups;
 };
 
-static bool has_intervals(const struct pl_graph *g)
+bool has_predictions(const struct pl_graph *g)
 {
 	for (size_t i = 0; i < g->n_shapes; i++)
 		if (g->shape[i].below && g->shape[i].above)
@@ -140,7 +140,7 @@ int find_spread(struct report *r, bool changed, struct pl_err *err)
 	double *square[2] = { NULL, NULL };
 	int rc = 0;
 
-	if (!has_intervals(&r->g))
+	if (!has_predictions(&r->g))
 		return 0;
 	PL_TRY(find_squares(&s, square, err));
 	use_squares(r, changed, square);

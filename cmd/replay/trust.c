@@ -167,9 +167,9 @@ static void judge_profiler(struct report *r)
 /* A comparison has no interval, so nothing is assumed there. */
 static void judge_one_step(struct report *r)
 {
-	const char *what = r->g.stepless  ? "the recording has no steps"
-			   : r->estimated ? "the durations are predictions of one step"
-					  : "one complete step was recorded";
+	const char *what = r->g.stepless	    ? "the recording has no steps"
+			   : has_predictions(&r->g) ? "the durations are predictions of one step"
+						    : "one complete step was recorded";
 
 	if (r->compared)
 		because(&r->trust, TRUST_MEDIUM, "%s: nothing says how much steps differ", what);

@@ -16,10 +16,10 @@ struct pl_cost_host { /* what an operator takes, forward or backward, ns */
 /*
  * What is assumed of a host of which nothing is known: PyTorch in eager mode, in Python.
  *
- * bench/host measured, on a virtual processor of an AMD EPYC: 21 to 24 us where functions do much at
- * once, 29 to 35 us with a module for each operation, 37 to 44 us with functions of the program's
- * own, and up to 1.7 times as much beside other programs. The low end is the first. The high end is
- * a guess: the last, on a host that is less than half as fast.
+ * bench/host measured, on a virtual processor of an AMD EPYC: 21 to 24 us where functions do much
+ * at once, 29 to 35 us with a module for each operation, 37 to 44 us with functions of the
+ * program's own, and up to 1.7 times as much beside other programs. The low end is the first. The
+ * high end is a guess: the last, on a host that is less than half as fast.
  */
 extern const struct pl_cost_host pl_cost_host_usual;
 

@@ -168,6 +168,7 @@ check "... half and three times its time are within the interval" \
 	awk -F , 'NR == 2 { exit !($7 > 2.8 * $4 && $7 < 3.1 * $4 && $6 < 0.55 * $4) }' table
 "$BIN/replay" -q --no-worth --what-if 'scale name=launch by 0.5' assumed.graph >out
 holds out 'predicted .* in all [0-9.]* us to [0-9.]* us' "... also after a change"
+holds out 'the durations are predictions of one step' "... of what nobody recorded"
 "$BIN/replay" -q --no-worth -O csv --table=steps --what-if 'scale name=launch by 0.5' assumed.graph >table
 check "... whose interval is that of the prediction" awk -F , 'NR == 2 { exit !($8 > 2.5 * $6) }' table
 sed 's/"CPU": *1/"CPU": 0/; s/{/{ "CPU": 1,/' sheets/dev.json >cpu.json
