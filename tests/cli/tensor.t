@@ -166,7 +166,8 @@ echo 'steps 3' >>run.job
 "$BIN/run" -q -n 2 -t trace run.job >log 2>&1
 "$BIN/merge" -q trace.? | "$BIN/graph" -q -o run.graph
 status 0 "the trace of a job that was run" "$BIN/replay" -q --no-worth --what-if "$tp" run.graph
-holds out 'allreduce output' "... its layers are divided"
+"$BIN/replay" -q --no-worth -O csv --table=resources --top=0 --what-if "$tp" run.graph >out # the path may be elsewhere
+holds out 'tensor-parallel' "... its layers are divided"
 
 # ---- what is refused ---------------------------------------------------------------------------------------
 
