@@ -191,7 +191,11 @@ static void put_operators(struct maker *m, uint32_t layer, enum pl_net_phase pas
 	} else if (kind->op == PL_OP_EMBEDDING && strcmp(kind->kernel, "add") != 0) {
 		put_gather(m, kind->kernel, phase, s.rows, s.columns);
 	} else if (kind->op == PL_OP_LOSS) {
+		/* the backward pass reads the shares, and makes the gradient of the logits */
 		put_rows(m, kind->kernel, PL_OP_SOFTMAX, phase, s.rows, s.columns, 1);
+	} else if (kind->op == PL_OP_EMBEDDING) { /* positions: added; back, summed over samples */
+		put_rows(m, kind->kernel, PL_OP_ELEMENTWISE, phase, s.rows, s.columns,
+			 forward ? 2 : 1);
 	} else {
 		bool one = kind->op == PL_OP_NORMALIZATION || (forward && kind->fused);
 
@@ -199,11 +203,15 @@ static void put_operators(struct maker *m, uint32_t layer, enum pl_net_phase pas
 	}
 }
 
-/* Does the layer compute anything in this pass? For libraries, what run(1) fuses does, too. */
+/* Does the layer compute anything in this pass? For libraries, what run(1) fuses does, too: it
+ * makes activations while it computes the layer before, positions while it looks up tokens, and the
+ * gradient of the loss while it computes the loss. */
 static bool runs(const struct maker *m, uint32_t layer, enum pl_net_phase pass, bool operators)
 {
 	const struct pl_net_layer *l = &m->v.layer[layer];
 
+	if (operators && (!strcmp(l->op, "loss") || !strcmp(l->op, "position")))
+		return true;
 	if (operators && l->fused && kind_of(l->op)->fused)
 		layer--;
 	return pl_net_sizes(m->net, layer).runs[pass];
@@ -231,11 +239,12 @@ static void put_layer(struct maker *m, uint32_t layer, bool operators)
 	struct pl_layers_row *row = &m->row[m->n_rows];
 	double params = 0;
 
-	if (!runs(m, layer, PL_PHASE_FORWARD, operators) &&
-	    !runs(m, layer, PL_PHASE_BACKWARD, operators))
-		return;
 	for (uint32_t t = l->first_tensor; t < l->first_tensor + l->n_tensors; t++)
 		params += (double)m->v.tensor[t].n;
+	/* what computes nothing by itself may have parameters all the same */
+	if (params <= 0 && !runs(m, layer, PL_PHASE_FORWARD, operators) &&
+	    !runs(m, layer, PL_PHASE_BACKWARD, operators))
+		return;
 	*row = (struct pl_layers_row){ .name = l->name,
 				       .tensor = l->name,
 				       .param_bytes = (int64_t)(sizeof(float) * params),
@@ -308,6 +317,7 @@ int load_step(const struct config *c, struct pl_in *in, struct pl_graph *g, stru
 	t.row = m.row;
 	t.n = m.n_rows;
 	t.update = update;
+	t.update_numbers = pl_job_update_numbers(&j);
 	rc = pl_derive_layers_table(&t, &o, g, err);
 out:
 	pl_net_free(m.net);

@@ -1,6 +1,7 @@
 /* The durations of a graph, from the model: on a device that its job never ran on. */
 #include <math.h>
 
+#include "cost/host.h"
 #include "cost/predictor.h"
 #include "derive/describe.h"
 #include "program.h"
@@ -155,6 +156,30 @@ static void say(const struct filler *f, const char *file)
 		       file, f->beyond, f->all);
 }
 
+/*
+ * The host in front of the device. A CPU launches nothing. The layers of run(1) are C, and what it
+ * takes to launch them is in their times.
+ */
+static int add_hosts(struct filler *f, struct pl_edit *e, struct pl_err *err)
+{
+	struct pl_cost_host host = pl_cost_host_usual;
+	size_t n;
+
+	if (!isnan(f->w->c->host_us))
+		host.ns = host.low = host.high = 1e3 * f->w->c->host_us;
+	else if (f->w->devices.v[f->device].cpu > 0 || !strcmp(pl_schema_name(f->w->schema), "run"))
+		host.ns = 0;
+	if (!(host.ns > 0))
+		return 0;
+	PL_CHECK(pl_cost_add_hosts(e, &host, &n, err));
+	if (n && isnan(f->w->c->host_us))
+		pl_say(&f->w->c->c.log, PL_LOG_NOTE,
+		       "%zu operations are launched by a host that is assumed to take %.0f us for "
+		       "each (%.0f to %.0f); --host-us says how long yours takes",
+		       n, host.ns / 1e3, host.low / 1e3, host.high / 1e3);
+	return pl_sim_settle(e, err);
+}
+
 static int write_graph(struct filler *f, const struct pl_edit *e, struct pl_out *out,
 		       struct pl_err *err)
 {
@@ -222,6 +247,7 @@ int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err)
 	PL_TRY(s ? 0 : err->code);
 	PL_TRY(pl_sim_edit(s, 0, f.g.n_steps, &e, err));
 	PL_TRY(set_times(&f, &e, err));
+	PL_TRY(add_hosts(&f, &e, err));
 	say(&f, pl_in_name(in));
 	PL_TRY(write_graph(&f, &e, out, err));
 out:

@@ -8,8 +8,9 @@
 #include "core/words.h"
 #include "program.h"
 
-#define PROGRAMS 100 /* of an operation, unless --programs says otherwise */
-#define AT(m)	 offsetof(struct config, m)
+#define HOST_US_MAX 1e6
+#define PROGRAMS    100 /* of an operation, unless --programs says otherwise */
+#define AT(m)	    offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("used most"),
@@ -77,6 +78,10 @@ static const struct pl_opt options[] = {
 	  "write errors as text, csv or json; predictions are csv, or a graph; tensor programs as "
 	  "sources: c or cuda",
 	  PL_OPT_CHOICE, AT(to), "auto|csv|json|text|graph|c|cuda" },
+	{ 0, "host-us", "US",
+	  "with -O graph: the host takes US to launch an operation (default: 40 is assumed, of a "
+	  "GPU; 0: nothing)",
+	  PL_OPT_REAL, AT(host_us), NULL },
 	PL_OPTS_OUTPUT,
 	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
@@ -92,6 +97,7 @@ static void defaults(void *config)
 	c->programs = PROGRAMS;
 	c->choose = -1;
 	c->discrepancy = 1;
+	c->host_us = NAN;
 }
 
 bool shows(const struct config *c)
@@ -105,6 +111,11 @@ static int check_pairs(const struct config *c, struct pl_err *err)
 {
 	bool errors = c->eval || c->cross;
 
+	if (!isnan(c->host_us) && (c->to != OUT_GRAPH || c->explain))
+		return pl_fail(err, PL_EUSAGE, "--host-us goes with -O graph");
+	if (!isnan(c->host_us) && !(c->host_us >= 0 && c->host_us <= HOST_US_MAX))
+		return pl_fail(err, PL_EUSAGE, "--host-us: %g is not 0 to %g", c->host_us,
+			       HOST_US_MAX);
 	if (c->programs != PROGRAMS && !c->measure)
 		return pl_fail(err, PL_EUSAGE, "--programs goes with --measure");
 	if (c->unit && !c->train && !c->adapt && !errors && !is_of_programs(c))

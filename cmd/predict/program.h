@@ -19,6 +19,7 @@ struct config {
 	int learner;
 	const char *adapt, *target, *model, *schema, *unit, *measure;
 	double discrepancy; /* weight */
+	double host_us;	    /* of a launch; NAN: not given */
 	int64_t tune;	    /* trials; 0: the usual settings */
 	int64_t programs;   /* of an operation */
 	int64_t choose;	    /* programs; -1: not wanted */

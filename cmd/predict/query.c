@@ -7,6 +7,7 @@
 #include "program.h"
 
 #define BLOCK 4096
+#define FLUSH ((size_t)1 << 16) /* bytes of output that are written at once */
 
 struct answer {
 	const struct work *w;
@@ -23,12 +24,16 @@ static void write_time(struct answer *a, const struct pl_kernel_time *t)
 {
 	const double v[3] = { t->ns, t->lo_ns, t->hi_ns };
 
-	for (int i = 0; i < 3; i++)
-		if (isnan(v[i]))
-			pl_write_text(&a->out, ",");
-		else
-			pl_write_format(&a->out, ",%.0f", v[i]);
-	pl_write_format(&a->out, ",%s\n", pl_kernel_flag_word(t->flag));
+	for (int i = 0; i < 3; i++) {
+		pl_write_char(&a->out, ',');
+		if (v[i] >= 0 && v[i] < 0x1p52 && !signbit(v[i]))
+			pl_write_int(&a->out, (int64_t)nearbyint(v[i]));
+		else if (!isnan(v[i]))
+			pl_write_format(&a->out, "%.0f", v[i]);
+	}
+	pl_write_char(&a->out, ',');
+	pl_write_text(&a->out, pl_kernel_flag_word(t->flag));
+	pl_write_char(&a->out, '\n');
 }
 
 static int end_block(struct answer *a, struct pl_err *err)
@@ -47,6 +52,7 @@ static int end_block(struct answer *a, struct pl_err *err)
 		pl_write(&a->out, a->text.b.p + a->at[i], a->at[i + 1] - a->at[i]);
 		write_time(a, &a->t[i]);
 	}
+	pl_write_flush(&a->out, FLUSH);
 	a->s.n = 0;
 	a->text.b.n = 0;
 	return pl_write_check(&a->out, err);
@@ -99,7 +105,8 @@ static int on_measure(void *arg, const struct pl_measure *m, const struct pl_csv
 	if (a->is_long) {
 		write_row(&a->text, raw);
 	} else {
-		pl_write_format(&a->text, "%lld,", (long long)m->row);
+		pl_write_int(&a->text, m->row);
+		pl_write_char(&a->text, ',');
 		pl_write_csv(&a->text, m->op, strlen(m->op));
 	}
 	PL_CHECK(pl_write_check(&a->text, err));
@@ -112,6 +119,7 @@ static int answer_table(struct answer *a, const char *path, const char *device, 
 	const struct pl_measure_opts o = { .schema = a->w->schema,
 					   .devices = &a->w->devices,
 					   .device = device,
+					   .no_latencies = true,
 					   .log = &a->w->c->c.log,
 					   .arg = a,
 					   .header = on_header,

@@ -57,9 +57,11 @@ static void put_summary(struct pl_writer *w, const struct config *c, const struc
 		if (what_if) {
 			pl_json_real(w, "predicted_period_mean_ns", r->predicted_step);
 			pl_json_real(w, "predicted_period_low_ns",
-				     r->predicted_step + r->trust.first_low * r->replayed_step);
+				     r->predicted_step +
+					     low_ns(r, r->trust.first_low, r->replayed_step));
 			pl_json_real(w, "predicted_period_high_ns",
-				     r->predicted_step + r->trust.first_high * r->replayed_step);
+				     r->predicted_step +
+					     high_ns(r, r->trust.first_high, r->replayed_step));
 		}
 	}
 	if (what_if) {
@@ -67,9 +69,9 @@ static void put_summary(struct pl_writer *w, const struct config *c, const struc
 		if (doubt(r) > 0)
 			pl_json_real(w, "predicted_doubt_ns", doubt(r));
 		pl_json_real(w, "predicted_low_ns",
-			     r->predicted_mean + r->trust.low * r->replayed_mean);
+			     r->predicted_mean + low_ns(r, r->trust.low, r->replayed_mean));
 		pl_json_real(w, "predicted_high_ns",
-			     r->predicted_mean + r->trust.high * r->replayed_mean);
+			     r->predicted_mean + high_ns(r, r->trust.high, r->replayed_mean));
 		if (is_unreliable(r))
 			pl_json_bool(w, "not_reliable", true);
 	}

@@ -133,6 +133,10 @@ struct trust {
 	double low, high;
 	/* The same for the first line of the report. It states the mean period if steps overlap. */
 	double first_low, first_high;
+	/* By how much a changed step may be shorter and longer because the durations of the graph
+	 * are predictions; 0: they are not. This is part of the interval of the step, not of that
+	 * of what changes gain. */
+	double less_ns, more_ns;
 };
 
 /* A wait that nobody recorded. */
@@ -301,6 +305,10 @@ void note_sizes(struct trust *t, size_t estimated, size_t n);
 /* The interval of the prediction: r->trust. PL_ENO: a step gets longer although all changes make
  * operations shorter, or the reverse. */
 int find_interval(struct report *r, struct pl_err *err) PL_MUST;
+/* How far the ends of the interval of a predicted step are from it, ns, below 0 and above. `share`:
+ * the end of the interval of what changes gain, of a step that takes replayed_ns. */
+double low_ns(const struct report *r, double share, double replayed_ns);
+double high_ns(const struct report *r, double share, double replayed_ns);
 /* What such a change saves, and the interval. */
 void find_saving(const struct report *r, const struct halving *x, struct saving *s);
 /* If operations that take `factor` times as long change the step in the wrong direction: a reason.
@@ -379,9 +387,12 @@ size_t make_table(const struct report *r, enum section which, int64_t top, struc
 
 /* ---- spread.c ---- */
 
+/* Are durations of the graph predictions with intervals? */
+bool has_predictions(const struct pl_graph *g);
+
 /* The intervals of the replayed steps, where the graph's durations are predictions with intervals.
- */
-int find_spread(struct report *r, struct pl_err *err) PL_MUST;
+ * changed: those of the predicted run, which is r->run. */
+int find_spread(struct report *r, bool changed, struct pl_err *err) PL_MUST;
 
 /* ---- text.c, json.c ---- */
 int print_text(const struct config *c, const struct report *r, struct pl_out *out,

@@ -209,7 +209,7 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	changed = c->plan || c->expand || x.plan.n_rw;
 	worth = c->worth && wants(c, SEC_WORTH);
 	if (rc >= 0 && !changed)
-		rc = find_spread(&r, err);
+		rc = find_spread(&r, false, err);
 	if (rc >= 0 && (changed || worth || c->table == SEC_ALL))
 		rc = judge_recording(&r, err);
 	if (rc >= 0 && worth)
@@ -229,6 +229,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	if (rc >= 0 && changed) {
 		correct_for_profiler(&r);
 		rc = find_interval(&r, err);
+		if (rc >= 0)
+			rc = find_spread(&r, true, err);
 	}
 	if (rc < 0) {
 		pl_wrap(err, "%s", pl_inputs_all(&c->job[0].inputs));

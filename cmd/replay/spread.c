@@ -4,7 +4,7 @@
  * The errors of operations of one name go together: a model that takes the products of a device for
  * too fast does so for all of them. So all of one name are moved to an end of their intervals at
  * once and the step is simulated. Names err independently of one another: what they move the step
- * by adds up as squares do.
+ * by adds up as squares do. With changes, all that is said of the predicted run.
  */
 #include <math.h>
 
@@ -20,7 +20,7 @@ struct spread {
 	uint32_t n_groups;
 };
 
-static bool has_intervals(const struct pl_graph *g)
+bool has_predictions(const struct pl_graph *g)
 {
 	for (size_t i = 0; i < g->n_shapes; i++)
 		if (g->shape[i].below && g->shape[i].above)
@@ -90,7 +90,8 @@ static int try_group(struct spread *s, uint32_t group, int side, double *square,
 
 		if (!pl_sim_reported(r->s, k))
 			continue;
-		by = (double)(run.step_end[k] - run.step_start[k] - r->step[n].replayed);
+		by = (double)(run.step_end[k] - run.step_start[k] -
+			      (r->run.step_end[k] - r->run.step_start[k]));
 		if (by * side > 0)
 			square[n] += by * by;
 		n++;
@@ -99,35 +100,57 @@ static int try_group(struct spread *s, uint32_t group, int side, double *square,
 	return 0;
 }
 
-int find_spread(struct report *r, struct pl_err *err)
+/* By how much steps may be shorter and longer, [side][reported step], squared. */
+static int find_squares(struct spread *s, double *square[2], struct pl_err *err)
+{
+	size_t n_steps = s->r->n_steps;
+
+	PL_CHECK(prepare(s, err));
+	for (int at = 0; at < 2; at++) {
+		PL_CHECK(pl_alloc(&square[at], n_steps + 1, sizeof(**square), err));
+		memset(square[at], 0, n_steps * sizeof(**square));
+		for (uint32_t i = 0; i < s->n_groups && i <= GROUPS_MAX; i++)
+			PL_CHECK(try_group(s, i, 2 * at - 1, square[at], err));
+	}
+	return move(s, 0, 0, err);
+}
+
+static void use_squares(struct report *r, bool changed, double *const square[2])
+{
+	double sum[2] = { 0, 0 };
+
+	for (size_t n = 0; n < r->n_steps; n++) {
+		double less = sqrt(square[0][n]), more = sqrt(square[1][n]);
+
+		sum[0] += less / (double)r->n_steps;
+		sum[1] += more / (double)r->n_steps;
+		if (changed)
+			continue;
+		r->step[n].replayed_lo = pl_max_i64(r->step[n].replayed - (pl_ns)llround(less), 0);
+		r->step[n].replayed_hi = r->step[n].replayed + (pl_ns)llround(more);
+	}
+	r->estimated = !changed;
+	r->trust.less_ns = changed ? sum[0] : 0;
+	r->trust.more_ns = changed ? sum[1] : 0;
+}
+
+int find_spread(struct report *r, bool changed, struct pl_err *err)
 {
 	struct spread s = { .r = r };
-	double *square = NULL;
+	double *square[2] = { NULL, NULL };
 	int rc = 0;
 
-	if (!has_intervals(&r->g))
+	if (!has_predictions(&r->g))
 		return 0;
-	PL_TRY(prepare(&s, err));
-	PL_TRY(pl_alloc(&square, r->n_steps, sizeof(*square), err));
-	for (int side = -1; side <= 1; side += 2) {
-		memset(square, 0, r->n_steps * sizeof(*square));
-		for (uint32_t i = 0; i < s.n_groups && i <= GROUPS_MAX; i++)
-			PL_TRY(try_group(&s, i, side, square, err));
-		for (size_t n = 0; n < r->n_steps; n++) {
-			pl_ns end = r->step[n].replayed + (pl_ns)llround(side * sqrt(square[n]));
-
-			*(side < 0 ? &r->step[n].replayed_lo : &r->step[n].replayed_hi) =
-				pl_max_i64(end, 0);
-		}
-	}
-	PL_TRY(move(&s, 0, 0, err));
-	r->estimated = true;
+	PL_TRY(find_squares(&s, square, err));
+	use_squares(r, changed, square);
 out:
 	for (size_t k = 0; s.duration && k < r->g.n_steps; k++)
 		pl_free(s.duration[k]);
 	pl_free(s.duration);
 	pl_free(s.group);
 	pl_free(s.moved);
-	pl_free(square);
+	pl_free(square[0]);
+	pl_free(square[1]);
 	return rc;
 }

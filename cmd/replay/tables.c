@@ -104,11 +104,10 @@ static int64_t some_rank(int32_t rank)
 }
 
 /* An end of the interval of the step's prediction, as far from it as the mean's. */
-static pl_ns bound(const struct step_row *s, double away)
+static pl_ns bound(const struct step_row *s, double away_ns)
 {
-	return s->predicted == INT64_MIN
-		       ? INT64_MIN
-		       : pl_max_i64(s->predicted + (pl_ns)llround(away * (double)s->replayed), 0);
+	return s->predicted == INT64_MIN ? INT64_MIN
+					 : pl_max_i64(s->predicted + (pl_ns)llround(away_ns), 0);
 }
 
 static size_t fill_steps(const struct report *r, size_t top, struct pl_table *t)
@@ -117,7 +116,8 @@ static size_t fill_steps(const struct report *r, size_t top, struct pl_table *t)
 		const struct step_row *s = &r->step[i];
 
 		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
-			     s->predicted, bound(s, r->trust.low), bound(s, r->trust.high));
+			     s->predicted, bound(s, low_ns(r, r->trust.low, (double)s->replayed)),
+			     bound(s, high_ns(r, r->trust.high, (double)s->replayed)));
 	}
 	return r->n_steps;
 }

@@ -71,19 +71,26 @@ static void print_step(const struct report *r, struct pl_writer *w)
 {
 	double replayed = r->replayed_step, predicted = r->predicted_step;
 	double change = replayed > 0 ? predicted / replayed - 1 : 0;
-	char ns[32];
+	char ns[32], high[32];
 
 	pl_write_format(w, "step %s", fmt_ns(ns, sizeof(ns), r->recorded_step));
 	if (r->n_steps > 1)
 		pl_write_format(w, " (mean %sof %zu)", r->overlap ? "period " : "", r->n_steps);
-	if (isfinite(r->predicted_mean))
-		pl_write_format(w, ", predicted %s (%+.2f %%, 90 %% interval %+.1f to %+.1f %%%s)",
-				fmt_ns(ns, sizeof(ns), predicted), 100 * change,
-				100 * (change + r->trust.first_low),
-				100 * (change + r->trust.first_high),
-				is_unreliable(r) ? ", not reliable" : "");
-	else
+	if (!isfinite(r->predicted_mean)) {
 		pl_write_text(w, ", ");
+		return;
+	}
+	pl_write_format(w, ", predicted %s (%+.2f %%, 90 %% interval %+.1f to %+.1f %%%s)",
+			fmt_ns(ns, sizeof(ns), predicted), 100 * change,
+			100 * (change + r->trust.first_low), 100 * (change + r->trust.first_high),
+			is_unreliable(r) ? ", not reliable" : "");
+	if (r->trust.more_ns > 0) /* the durations that change are predictions themselves */
+		pl_write_format(
+			w, ", in all %s to %s",
+			fmt_ns(ns, sizeof(ns),
+			       fmax(0, predicted + low_ns(r, r->trust.first_low, replayed))),
+			fmt_ns(high, sizeof(high),
+			       predicted + high_ns(r, r->trust.first_high, replayed)));
 }
 
 /* The rest of the answer: a line of its own behind a prediction. */

@@ -133,6 +133,8 @@ static void judge_path(struct trust *t)
 		{ p->slow, true, "sends and receives that take longer than others" },
 		{ p->unrecorded, false, "time in which the program recorded nothing" },
 		{ p->inferred, false, "operations that were inferred" },
+		{ p->assumed, false,
+		  "launches by a host whose time for them is assumed (predict --host-us)" },
 	};
 	double sum = 0;
 
@@ -165,9 +167,9 @@ static void judge_profiler(struct report *r)
 /* A comparison has no interval, so nothing is assumed there. */
 static void judge_one_step(struct report *r)
 {
-	const char *what = r->g.stepless  ? "the recording has no steps"
-			   : r->estimated ? "the durations are predictions of one step"
-					  : "one complete step was recorded";
+	const char *what = r->g.stepless	    ? "the recording has no steps"
+			   : has_predictions(&r->g) ? "the durations are predictions of one step"
+						    : "one complete step was recorded";
 
 	if (r->compared)
 		because(&r->trust, TRUST_MEDIUM, "%s: nothing says how much steps differ", what);
@@ -676,6 +678,16 @@ int find_interval(struct report *r, struct pl_err *err)
 			       b->longer ? "shorter" : "longer",
 			       t->n ? t->reason[0] : "steps of ranks overlap");
 	return 0;
+}
+
+double low_ns(const struct report *r, double share, double replayed_ns)
+{
+	return -hypot(share * replayed_ns, r->trust.less_ns);
+}
+
+double high_ns(const struct report *r, double share, double replayed_ns)
+{
+	return hypot(share * replayed_ns, r->trust.more_ns);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */

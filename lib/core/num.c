@@ -22,9 +22,38 @@ int64_t pl_sub_sat(int64_t a, int64_t b)
 	return b > 0 ? INT64_MIN : INT64_MAX;
 }
 
+/* Up to 15 digits, with a point perhaps: both numbers of the quotient are exact, so it is rounded
+ * once, as strtod() does it. Returns false for all else. */
+static bool short_decimal(const char *s, double *v)
+{
+	static const double power[] = { 1e0, 1e1, 1e2,	1e3,  1e4,  1e5,  1e6,	1e7,
+					1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15 };
+	bool minus = *s == '-';
+	int64_t n = 0;
+	int digits = 0, behind = -1; /* the point; -1: there is none */
+
+	for (s += minus; *s; s++) {
+		if (*s == '.' && behind < 0) {
+			behind = 0;
+			continue;
+		}
+		if (*s < '0' || *s > '9' || ++digits > 15)
+			return false;
+		n = 10 * n + (*s - '0');
+		behind += behind >= 0;
+	}
+	if (!digits || (minus && !n)) /* -0 is not 0 */
+		return false;
+	*v = (double)(minus ? -n : n) / power[behind > 0 ? behind : 0];
+	return true;
+}
+
 bool pl_decimal(const char *s, double *v)
 {
 	char *end;
+
+	if (short_decimal(s, v))
+		return true;
 
 	if (!*s || s[strspn(s, "0123456789.eE+-")])
 		return false;

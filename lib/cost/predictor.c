@@ -8,9 +8,11 @@
 #include "cost/kernels.h"
 #include "cost/predictor.h"
 
-/* The part of the floor that stays: the time of a kernel that does nothing (5 us of 25). A CPU
- * launches nothing. */
+/* The part of the floor that stays: the time of a kernel that does nothing (5 us of 25). Of a floor
+ * as short as such a kernel, as in tables of times on the device alone, all stays. A CPU launches
+ * nothing. */
 #define FLOOR_LEFT 0.2
+#define KERNEL_NS  5e3
 
 struct pl_predictor {
 	const struct pl_kernel_model *model;
@@ -211,8 +213,9 @@ bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
 	t->floor_ns *= n;
 	if (p->devices->v[device].cpu > 0)
 		return true;
+	launch = t->floor_ns - fmax(FLOOR_LEFT * t->floor_ns, n * KERNEL_NS);
 	/* an operation may be predicted to be shorter than most floors are */
-	launch = (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns);
+	launch = fmax(0, launch) * fmin(1, t->ns / t->floor_ns);
 	t->ns -= launch;
 	t->lo_ns = t->lo_ns < launch ? 0 : t->lo_ns - launch; /* NAN stays */
 	t->hi_ns -= launch;

@@ -122,6 +122,8 @@ uint32_t pl_derive_put_update(const struct layer_table *t, struct pl_program *p,
 	op.dur = ns;
 	if (t->work && t->n) {
 		w.type = t->layer[0].type;
+		if (t->update_numbers && bytes < INT64_MAX / t->update_numbers)
+			w.bytes = bytes * t->update_numbers;
 		snprintf(dims, sizeof(dims), "[[%lld]]",
 			 (long long)(bytes / (int64_t)sizeof(float)));
 		w.dims = pl_derive_name(t, dims);

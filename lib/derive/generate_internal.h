@@ -44,6 +44,7 @@ struct layer_table {
 	struct layer_op *op;
 	size_t n, cap, n_ops, cap_ops;
 	pl_id update;		     /* name of the optimiser's operation */
+	int update_numbers;	     /* as struct pl_layers_table has it */
 	struct pl_derive_work *work; /* of the graph; NULL: operations have none */
 	pl_ns update_ns, total_ns;   /* sums over all layers: of updates, of all times */
 	uint32_t n_ranks;	     /* of the job; PL_NONE until the generator has chosen it */

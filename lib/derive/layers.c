@@ -427,6 +427,7 @@ int pl_derive_layers_table(const struct pl_layers_table *table, const struct pl_
 	PL_TRY(begin_table(&t));
 	type = pl_derive_name(&t, table->type);
 	t.update = pl_derive_name(&t, table->update);
+	t.update_numbers = table->update_numbers;
 	for (size_t i = 0; i < table->n && !err->code; i++)
 		put_row(&t, &table->row[i], type);
 	rc = end_table(&t);

@@ -69,6 +69,7 @@ struct pl_layers_table {
 	size_t n;
 	const char *type;   /* of all elements */
 	const char *update; /* name of the optimiser's operation, whose input is the parameters */
+	int update_numbers; /* of 4 bytes that it reads and writes for a parameter; 0: unknown */
 };
 /* The same from a table in memory. Nodes have phase, module (the layer) and work, too. */
 int pl_derive_layers_table(const struct pl_layers_table *table, const struct pl_layers_opts *o,

@@ -22,6 +22,8 @@
 #define PL_UNRECORDED "unrecorded rendezvous"
 /* The name of gaps of ranks that go on together, but not because one of them became ready. */
 #define PL_OUTSIDE "wait for something outside of the recording"
+/* The name of launches that nobody recorded, with a time that is known or assumed (cost/host.h). */
+#define PL_GRAPH_LAUNCH "launch"
 #define PL_LAUNCH_QUEUE                                                                            \
 	"launch queue " /* prefix of the names of resources that only pass times on */
 

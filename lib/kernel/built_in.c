@@ -109,6 +109,8 @@ static const char run[] =
 	"op \"layernorm*|batchnorm*\" family=norm rows=rows columns=columns\n"
 	"op \"loss*\" family=softmax rows=rows columns=columns\n"
 	"op \"embedding*|position*\" family=embedding rows=rows columns=columns\n"
+	"op update.sgd family=elementwise elements=rows*columns bytes=20*rows*columns\n"
+	"op update.* family=elementwise elements=rows*columns bytes=28*rows*columns\n"
 	"op * family=elementwise elements=rows*columns\n";
 
 const struct schema_built_in pl_schema_built_in[] = {

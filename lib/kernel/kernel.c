@@ -35,20 +35,42 @@ int pl_kernel_family_find(const char *word)
 	return -1;
 }
 
+/* The dimensions of a family: the words, taken apart. */
+struct dims {
+	bool made;
+	char name[PL_KERNEL_DIMS][16];
+	double otherwise[PL_KERNEL_DIMS];
+	unsigned n;
+};
+
+/* Each thread has its own, as each row of a table asks. */
+static const struct dims *dims_of(unsigned family)
+{
+	static _Thread_local struct dims of[PL_KERNEL_FAMILIES_];
+	struct dims *d = &of[family];
+
+	if (d->made)
+		return d;
+	for (const char *s = families[family].dims; *s && d->n < PL_KERNEL_DIMS; d->n++) {
+		size_t n = strcspn(s, "=|");
+
+		snprintf(d->name[d->n], sizeof(d->name[0]), "%.*s", (int)n, s);
+		d->otherwise[d->n] = s[n] == '=' ? strtod(s + n + 1, NULL) : NAN;
+		s += strcspn(s, "|");
+		s += *s == '|';
+	}
+	d->made = true;
+	return d;
+}
+
 const char *pl_kernel_dim(unsigned family, unsigned i, double *otherwise)
 {
-	static _Thread_local char name[16];
-	const char *s = family < PL_KERNEL_FAMILIES_ ? families[family].dims : "";
-	size_t n;
+	const struct dims *d = family < PL_KERNEL_FAMILIES_ ? dims_of(family) : NULL;
 
-	for (; i && (s = strchr(s, '|')); i--)
-		s++;
-	if (!s || !*s)
+	if (!d || i >= d->n)
 		return NULL;
-	n = strcspn(s, "=|");
-	snprintf(name, sizeof(name), "%.*s", (int)n, s);
-	*otherwise = s[n] == '=' ? strtod(s + n + 1, NULL) : NAN;
-	return name;
+	*otherwise = d->otherwise[i];
+	return d->name[i];
 }
 
 bool pl_kernel_is_comm(unsigned family)

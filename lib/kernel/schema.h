@@ -52,6 +52,7 @@ struct pl_measure_opts {
 	const char *device; /* all rows are of it, whatever the table says; NULL: as it says */
 	double unit_ns;	    /* of latencies, in place of the schema's; 0 */
 	bool measured;	    /* each operation must have a latency */
+	bool no_latencies;  /* they are not read: pl_measure.ns is NAN */
 	const struct pl_log *log;
 	void *arg;
 	/* The names of the columns; may be NULL. */

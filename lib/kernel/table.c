@@ -39,6 +39,7 @@ struct op {
 struct latency { /* a column */
 	size_t column;
 	char *star; /* what "*" stands for, NULL: the pattern has none */
+	bool *fits; /* [operation of the schema]: by its name; NULL: names differ by row */
 };
 struct text { /* a variable of the file's name */
 	char *name, *value;
@@ -326,6 +327,22 @@ static int find_latencies(struct reader *r)
 		       r->name, pattern, r->s->name, star ? "the operations" : "the latency");
 }
 
+/* Which operations of the schema have the names of columns. */
+static int match_latencies(struct reader *r)
+{
+	for (size_t i = 0; i < r->n_latencies && r->operation == SIZE_MAX; i++) {
+		struct latency *l = &r->latency[i];
+
+		if (!l->star)
+			continue;
+		PL_CHECK(pl_arena_array(&r->arena, &l->fits, r->s->n_ops + 1, sizeof(*l->fits),
+					r->err));
+		for (size_t k = 0; k < r->s->n_ops; k++)
+			l->fits[k] = pl_glob(r->s->op[k].names, l->star);
+	}
+	return 0;
+}
+
 static int need_column(const struct reader *r, const char *name, const char *what, size_t *at)
 {
 	*at = column_of(r, name);
@@ -386,6 +403,7 @@ static int read_header(struct reader *r, const struct pl_csv_row *raw)
 	r->model = column_of(r, r->s->model.column);
 	r->kernel = column_of(r, r->s->kernel);
 	PL_CHECK(find_latencies(r));
+	PL_CHECK(match_latencies(r));
 	PL_CHECK(compile_lets(r));
 	PL_CHECK(compile_ops(r));
 	PL_CHECK(check_columns(r));
@@ -478,6 +496,8 @@ static int read_latency(const struct reader *r, const struct pl_csv_row *raw, si
 	double v = NAN;
 
 	*ns = NAN;
+	if (r->o->no_latencies)
+		return 0;
 	if (!*s)
 		return r->o->measured && pl_schema_is_long(r->s)
 			       ? fail_at(r, raw->line, column, "the latency is missing")
@@ -535,7 +555,8 @@ static int one_measure(struct reader *r, const struct pl_csv_row *raw, const str
 	for (size_t i = 0; i < r->s->n_ops && !m.known; i++) {
 		const struct op *x = &r->op[i];
 
-		if (!pl_glob(x->s->names, op) || (!x->no_when && !holds(r, raw, &x->when)))
+		if (!(l && l->fits ? l->fits[i] : pl_glob(x->s->names, op)) ||
+		    (!x->no_when && !holds(r, raw, &x->when)))
 			continue;
 		m.op = x->s->as ? x->s->as : op;
 		PL_CHECK(set_dims(r, raw, x, &m));

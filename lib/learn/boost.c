@@ -16,7 +16,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "learn/boost.h"
+#include "learn/internal.h"
 
 #define MISSING	   PL_BOOST_BINS /* the bin of values that are not known */
 #define SLOTS	   (PL_BOOST_BINS + 1)
@@ -590,6 +590,7 @@ int pl_boost_fit(const struct pl_boost_data *d, const struct pl_boost_opts *o, s
 		g.now[i] = o->start ? (double)o->start[i] : m->base;
 	for (uint32_t i = 0; i < g.o.rounds; i++)
 		PL_TRY(grow_tree(&g, err));
+	rc = pl_boost_flatten(m, err);
 out:
 	grower_fini(&g);
 	if (rc < 0)
@@ -603,6 +604,7 @@ void pl_boost_fini(struct pl_boost *m)
 	pl_free(m->node);
 	pl_free(m->mean);
 	pl_free(m->gain);
+	pl_boost_flat_free(m->flat);
 	*m = (struct pl_boost){ 0 };
 }
 
@@ -629,40 +631,6 @@ double pl_boost_apply(const struct pl_boost *m, const float *x)
 		sum += (double)n->value;
 	}
 	return sum;
-}
-
-#define TOGETHER 16 /* samples that walk down a tree side by side, which hides waits for memory */
-
-void pl_boost_apply_many(const struct pl_boost *m, const float *x, size_t stride, size_t n,
-			 double *y)
-{
-	for (size_t i = 0; i < n; i += TOGETHER) {
-		size_t some = pl_min_size(TOGETHER, n - i);
-		uint32_t at[TOGETHER];
-
-		for (size_t k = 0; k < some; k++)
-			y[i + k] = m->base;
-		for (uint32_t t = 0; t < m->n_trees; t++) {
-			bool more = true;
-
-			for (size_t k = 0; k < some; k++)
-				at[k] = m->root[t];
-			while (more) {
-				more = false;
-				for (size_t k = 0; k < some; k++) {
-					const struct pl_boost_node *node = &m->node[at[k]];
-
-					if (!node->left)
-						continue;
-					at[k] = (uint32_t)(next(m, node, x + (i + k) * stride) -
-							   m->node);
-					more = true;
-				}
-			}
-			for (size_t k = 0; k < some; k++)
-				y[i + k] += (double)m->node[at[k]].value;
-		}
-	}
 }
 
 double pl_boost_explain(const struct pl_boost *m, const float *x, double *part)
@@ -754,6 +722,8 @@ int pl_boost_get(struct pl_cur *c, struct pl_boost *m, struct pl_err *err)
 	rc = get_arrays(c, m, err);
 	if (rc == 0 && c->bad)
 		rc = pl_fail(err, PL_EDATA, "the trees are cut short");
+	if (rc == 0)
+		rc = pl_boost_flatten(m, err);
 	if (rc < 0)
 		pl_boost_fini(m);
 	return rc;

@@ -58,6 +58,7 @@ struct pl_boost_node {
 	bool missing_right; /* values that are not known go to left + 1 */
 	uint32_t left;	    /* place in `node` */
 };
+struct pl_boost_flat; /* the trees once more, in the form that many samples are applied to */
 /* A fitted model: constant while it is used, so that threads may share it. */
 struct pl_boost {
 	uint32_t n_features, n_trees;
@@ -67,6 +68,7 @@ struct pl_boost {
 	struct pl_boost_node *node; /* children of a node are neighbours */
 	float *mean;		    /* [node]: the prediction if the tree ended there */
 	double *gain;		    /* [feature]: reduction of the loss by its splits */
+	struct pl_boost_flat *flat; /* NULL: a tree has too many leaves */
 };
 
 /* *m needs no initialisation. PL_EUSAGE: options out of range; PL_EDATA: no samples, or values that

@@ -451,6 +451,11 @@ int pl_job_set_speeds(struct pl_job *j, const char *speeds, struct pl_err *err)
 	return rc;
 }
 
+int pl_job_update_numbers(const struct pl_job *j)
+{
+	return strcmp(j->optimizer, "sgd") != 0 ? 7 : j->momentum > 0 ? 5 : 3;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)

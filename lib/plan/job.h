@@ -94,6 +94,9 @@ static inline int64_t pl_job_workers(const struct pl_job *j)
 }
 /* The number of a policy of servers (policy/policy.h): "ssp:40" has 40. NAN: the policy's own. */
 double pl_job_policy_argument(const struct pl_job *j);
+/* How many numbers the optimiser reads and writes for a parameter: parameters, gradients and its
+ * state are read, all but the gradients written. */
+int pl_job_update_numbers(const struct pl_job *j);
 extern const struct pl_lang_schema pl_job_schema;
 
 #endif

@@ -399,6 +399,32 @@ static pl_ns transfer_ns(const struct divided *d, const struct pl_cost_comm *c)
 							     : pl_cost_transfer(cost, c);
 }
 
+/* A host that predict(1) has put in front of the device launches the all-reduce, too: behind the
+ * operation `after`, in as much time. */
+static void add_launch(const struct divided *d, uint32_t after, uint32_t arrive)
+{
+	const struct pl_edit *e = d->r->e;
+	uint32_t host = PL_NONE, next = PL_NONE, id;
+	struct pl_enode n;
+
+	for (uint32_t x = e->node[after].in; x != PL_NONE; x = e->edge[x].in_next)
+		if (PL_E_TYPE(e->edge[x].type) == PL_E_LAUNCH)
+			host = e->edge[x].src;
+	if (host == PL_NONE || e->node[host].name == PL_NONE ||
+	    strcmp(pl_edit_name(e, e->node[host].name), PL_GRAPH_LAUNCH) != 0)
+		return;
+	for (uint32_t x = e->node[host].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (e->node[e->edge[x].dst].res == e->node[host].res)
+			next = e->edge[x].dst;
+	n = e->node[host];
+	n.origin = PL_NONE;
+	id = rw_add_node(d->r, &n, host);
+	rw_add_edge(d->r, host, id, PL_E_SEQ, 0);
+	rw_add_edge(d->r, id, arrive, PL_E_LAUNCH, 0);
+	if (next != PL_NONE)
+		rw_add_edge(d->r, id, next, PL_E_SEQ, 0);
+}
+
 static int add_reduction(struct divided *d, const struct rw_reduction *x, struct pl_err *err)
 {
 	struct pl_edit *e = d->r->e;
@@ -446,6 +472,7 @@ static int add_reduction(struct divided *d, const struct rw_reduction *x, struct
 	transfer = rw_add_node(d->r, &n, arrive);
 	rw_add_edge(d->r, x->after, arrive, PL_E_DATA, 0);
 	rw_add_edge(d->r, arrive, transfer, PL_E_SEQ, 0);
+	add_launch(d, x->after, arrive);
 	if (x->before != PL_NONE)
 		rw_add_edge(d->r, transfer, x->before, PL_E_WAIT, 0);
 	return rw_result(d->r, 0, err);

@@ -335,6 +335,14 @@ static pl_ns beyond_others(const struct pl_selftest *t, pl_id name, pl_ns ns)
 	return first < last ? pl_max_i64(ns - 3 * v[first + (last - first) / 4].ns, 0) : 0;
 }
 
+/* Is it a launch of paceline-predict(1), with the interval of a host that is not known? */
+static bool is_assumed(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+{
+	return sh->above && sh->above[i] > 0 && sh->role[i] == PL_RO_HOST &&
+	       sh->name[i] != PL_NONE &&
+	       !strcmp(pl_intern_get(&g->str, sh->name[i]), PL_GRAPH_LAUNCH);
+}
+
 /* The sum that the time of the node belongs to, NULL: it is not doubtful. */
 static pl_ns *sum_of(const struct pl_selftest *t, const struct pl_path_item *x,
 		     struct pl_selftest_path *out)
@@ -350,6 +358,8 @@ static pl_ns *sum_of(const struct pl_selftest *t, const struct pl_path_item *x,
 		return &out->alone;
 	if (sh->flags[i] & PL_NF_INFERRED)
 		return &out->inferred;
+	if (is_assumed(t->g, sh, i))
+		return &out->assumed;
 	if (sh->role[i] == PL_RO_TRANSFER && is_p2p(sh, i) && st->dur[i] > 0)
 		out->slow += (pl_ns)((double)beyond_others(t, sh->name[i], st->dur[i]) *
 				     (double)x->ns / (double)st->dur[i]);

@@ -46,6 +46,7 @@ struct pl_selftest_path {
 			   */
 	pl_ns alone;	/* communication without a partner: it includes the wait for the partner */
 	pl_ns inferred; /* operations that were not in the input */
+	pl_ns assumed;	/* launches that nobody recorded, by a host of which nothing is known */
 	pl_ns waiting;	/* operations of a thread that end with communication of another one */
 	pl_ns slow; /* sends and receives beyond three times what others of the same name take */
 	pl_ns host_comm; /* not doubtful: communication that threads carry out, not devices */

@@ -328,10 +328,11 @@ struct pl_net_op pl_net_op(const struct pl_net *net, uint32_t layer, enum pl_net
 		else
 			describe_product(&s, kind == PL_LAYER_DENSE && phase == PL_PHASE_BACKWARD,
 					 &op);
-		op.flops = 2 * (kind == PL_LAYER_CONV ? 1 : s.batch) * s.m * s.n * s.k *
-			   (kind == PL_LAYER_ATTENTION ? 2 : 1) *
-			   (phase == PL_PHASE_FORWARD || s.ends ? 1 : 2);
-		op.bytes *= element;
+		double products = (kind == PL_LAYER_ATTENTION ? 2 : 1) *
+				  (phase == PL_PHASE_FORWARD || s.ends ? 1 : 2);
+
+		op.flops = 2 * (kind == PL_LAYER_CONV ? 1 : s.batch) * s.m * s.n * s.k * products;
+		op.bytes *= element * products;
 	} else if (kind == PL_LAYER_EMBEDDING || kind == PL_LAYER_POSITION) {
 		snprintf(op.dims, sizeof(op.dims), "[[%.0f]]", s.rows);
 		op.bytes = 2 * element * s.rows * s.columns;

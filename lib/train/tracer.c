@@ -120,11 +120,9 @@ static int layer_work(struct pl_tracer *t, const struct pl_net *net, uint32_t la
 	return 0;
 }
 
-/* Parameters, gradients and the state of the optimiser are read, all but the gradients written. */
 static int update_work(struct pl_tracer *t, size_t params, const struct pl_job *job,
 		       struct pl_err *err)
 {
-	const int numbers = strcmp(job->optimizer, "sgd") != 0 ? 7 : job->momentum > 0 ? 5 : 3;
 	char text[64];
 
 	snprintf(text, sizeof(text), "update.%.40s", job->optimizer);
@@ -132,7 +130,7 @@ static int update_work(struct pl_tracer *t, size_t params, const struct pl_job *
 	snprintf(text, sizeof(text), "[[%zu]]", params);
 	PL_CHECK(add_name(t, &t->update.dims, err, text));
 	t->update.flops = -1;
-	t->update.moved = (int64_t)(params * sizeof(float)) * numbers;
+	t->update.moved = (int64_t)(params * sizeof(float)) * pl_job_update_numbers(job);
 	return 0;
 }
 

@@ -124,11 +124,38 @@ check "all of them are answered" sh -c '[ "$(grep -cE "^[0-9]+,(act|proj),[0-9]+
 
 # ---- errors and protocols --------------------------------------------------------------------------
 
+# what the table of errors says of relu, computed from the predictions
+p -m k.model five.csv | awk -F , '
+	NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+	$1 == "relu" {
+		want = $2 * 1e6; e = $at["latency_ns"] / want - 1; a = e < 0 ? -e : e
+		n++; sum += a; bias += e; near += a <= 0.1
+		for (k = n; k > 1 && v[k - 1] > a; k--) v[k] = v[k - 1]
+		v[k] = a
+		in90 += $at["lo_ns"] <= want && want <= $at["hi_ns"]; with += $at["lo_ns"] != ""
+	}
+	END {
+		p = 0.9 * n; p = p == int(p) ? p : int(p) + 1
+		printf "%d %.4f %.4f %.4f %.4f %.4f %.4f\n", n, sum / n, (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2, v[p], near / n, bias / n, in90 / with
+	}' >relu.want
+p --eval -m k.model -O csv five.csv >errors.csv
+awk -F , '$1 == "op" && $2 == "relu" { printf "%d %.4f %.4f %.4f %.4f %.4f %.4f\n", $3, $4, $5, $6, $7, $8, $9 }' errors.csv >relu.got
+check "errors: n, mean, median, 90th percentile, within 10 %, bias, coverage" awk '
+	NR == FNR { for (i = 1; i <= 7; i++) want[i] = $i; next }
+	{ print "# " $0; for (i = 1; i <= 7; i++) { d = $i - want[i]; bad += d > 2e-4 || d < -2e-4 } }
+	END { exit bad || FNR != 1 || want[1] < 10 }' relu.want relu.got
+check "... by all, operation, device and size" test "$(sed 1d errors.csv | cut -d , -f 1 | uniq | tr '\n' ' ')" = "all op device shape "
+check "... the same in text" awk 'NR == FNR { w = $0; next } $1 == "op" && $2 == "relu" {
+	split(w, x, " "); for (i = 2; i <= 7; i++) { d = $(i + 2) - 100 * x[i]; bad += d > 0.06 || d < -0.06 }; n++ } END { exit bad || n != 1 }' relu.got - <<END
+$(p --eval -m k.model five.csv)
+END
 status 0 "--eval" p --eval -m k.model -O json five.csv
 check "JSON is valid" python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))
 assert e["schema"] == "paceline.eval/1"
 by = {g["by"] for g in e["groups"]}
 assert {"all", "op", "device", "shape"} <= by, by
+figures = {"n", "mean_ape", "median_ape", "p90_ape", "within10", "bias", "coverage90"}
+assert all(figures < set(g) and None not in [g[f] for f in figures] for g in e["groups"])
 a = e["groups"][0]
 assert a["by"] == "all" and a["n"] == 600 and a["mean_ape"] < 0.08, a
 assert a["median_ape"] <= a["mean_ape"] * 2 and abs(a["bias"]) <= a["mean_ape"]' out

@@ -96,6 +96,15 @@ for model in cnn:3x16x16,classes=10 gpt:layers=2,heads=2,width=64,context=32,voc
 		"$BIN/predict" -m this.model --devices=sheets --device=this -O graph -o more.graph -'
 	check "... has a time" no grep -q "have no time" "$TMP/err"
 done
+# all parameters are there, those of positions included; of each, Adam reads 4 numbers and writes 3
+printf 'paceline-job 1\nmodel gpt2\ndata synthetic:tokens=100000,vocab=50257\nbatch 1\noptimizer adam\n' >gpt2.job
+for option in --no-operators --operators; do
+	"$BIN/graph" -q $option --ranks=1 -O json gpt2.job >gpt2.json
+	check "$option: the graph has the parameters of GPT-2" test "$(tr '{' '\n' <gpt2.json | sed -n '/"role":"parameter"/s/.*"bytes":\([0-9]*\).*/\1/p' |
+		awk '{ s += $1 } END { printf "%.0f", s / 4 }')" = 124439808
+	check "... and the bytes of its optimiser" sh -c "tr '{' '\n' <gpt2.json | grep '\[\[124439808\]\]' | grep -q '\"bytes\":3484314624'"
+	check "... each has the gradient of its positions" grep -q '"name":"grad transformer.wpe"' gpt2.json
+done
 status 0 "a pipeline" "$BIN/graph" -q --program "pipeline schedule=1f1b stages=2 microbatches=4" -O stat more.job
 status 2 "operators" "$BIN/graph" --operators my.graph
 says 'is for jobs' "... are those of jobs"

@@ -95,7 +95,7 @@ c,MEM,"[['MEM', ((64, 65536), (64, 65536))]]"
 d,Linear,"[['Linear', (512, 512, 512)]]"
 END
 "$BIN/graph" -f opgraph relu.csv >relu.graph
-status 0 "durations from a model" "$BIN/predict" -m k.model --device=dev -O graph relu.graph
+status 0 "durations from a model" "$BIN/predict" --host-us=0 -m k.model --device=dev -O graph relu.graph
 says "1 of 4 operations have no time, because the model does not know them (\"linear\")" "what it does not know is counted"
 cp out filled.graph
 step() { "$BIN/replay" -q --no-worth -O json "$1" | sed -n 's/.*"replayed_ns":\([0-9]*\).*/\1/p' | head -n 1; }
@@ -114,7 +114,7 @@ check "without intervals of operations there is none of the step" sh -c "
 status 0 "a model with intervals" "$BIN/predict" -q --train --schema=neusight --devices=sheets --unit=us -o two.model two.csv
 printf 'Name,OpName,FwOps\n' >both.csv
 awk 'BEGIN { for (i = 1; i < 5; i++) printf "r%d,x,\"[[\047VECrelu\047, (128, 65536)], [\047VECtanh\047, (128, 65536)]]\"\n", i }' >>both.csv
-"$BIN/graph" -f opgraph both.csv | "$BIN/predict" -q -m two.model --device=dev -O graph -o both.graph
+"$BIN/graph" -f opgraph both.csv | "$BIN/predict" -q -m two.model --device=dev --host-us=0 -O graph -o both.graph
 status 0 "the interval of a step" "$BIN/replay" --no-worth both.graph
 holds out 'replayed [0-9.]* ms (.*), 90 % interval [0-9.]* ms to [0-9.]* ms' "... is in the first line"
 holds out '^trust: medium: the durations are predictions of one step' "... and the trust says what they are"
@@ -136,8 +136,52 @@ check "equal operations err together, others independently" awk -F , -v relu="$(
 } >short.csv
 "$BIN/predict" -q --train --no-intervals --schema=neusight --devices=sheets --unit=us -o short.model short.csv
 printf 'Name,OpName,FwOps\na,x,"[['"'VECrelu', (1, 12)"']]"\n' >one.csv
-"$BIN/graph" -f opgraph one.csv | "$BIN/predict" -q -m short.model --device=dev -O graph -o short.graph
+"$BIN/graph" -f opgraph one.csv | "$BIN/predict" -q -m short.model --device=dev --host-us=0 -O graph -o short.graph
 check "an operation that is shorter than the floor takes some time" [ "$(step short.graph)" -gt 0 ]
+
+# ---- the host --------------------------------------------------------------------------------------------
+# short: 8 operations of a few us; long: of about 270 us
+awk 'BEGIN { print "Name,OpName,FwOps"; for (i = 0; i < 8; i++) printf "r%d,x,\"[[\047VECrelu\047, (1, 65536)]]\"\n", i }' >short.csv
+awk 'BEGIN { print "Name,OpName,FwOps"; for (i = 0; i < 8; i++) printf "r%d,x,\"[[\047VECrelu\047, (128, 65536)]]\"\n", i }' >long.csv
+hosted() { # hosted TABLE OUT OPTION...
+	hosted_in=$1 hosted_out=$2
+	shift 2
+	"$BIN/graph" -f opgraph "$hosted_in" | "$BIN/predict" -q -m two.model --device=dev -O graph -o "$hosted_out" "$@"
+}
+hosted short.csv short.graph --host-us=100
+hosted short.csv free.graph --host-us=0
+hosted long.csv long.graph --host-us=100
+hosted long.csv alone.graph --host-us=0
+"$BIN/replay" -q --no-worth short.graph >out
+check "short operations: the step is 8 launches, and the last operation" sh -c "
+	test $(step short.graph) -ge 800000 && test $(step short.graph) -lt $((800000 + $(step free.graph)))"
+holds out '^bound by: the host launches too slowly for the device [89][0-9] %' "... the report says so"
+check "... and does not doubt a host that is known" no grep -q 'is assumed (predict' out
+check "long ones: one launch more than their sum" test "$(step long.graph)" = "$(($(step alone.graph) + 100000))"
+hosted short.csv assumed.graph
+"$BIN/replay" -q --no-worth assumed.graph >out
+tr '\n' ' ' <out | tr -s ' ' >line
+holds line 'trust: medium: [0-9]* % of the critical path is launches by a host whose time for them is assumed (predict --host-us)' \
+	"a host of which nothing is known: the trust line says so"
+"$BIN/replay" -q --no-worth -O csv --table=steps assumed.graph >table
+check "... half and three times its time are within the interval" \
+	awk -F , 'NR == 2 { exit !($7 > 2.8 * $4 && $7 < 3.1 * $4 && $6 < 0.55 * $4) }' table
+"$BIN/replay" -q --no-worth --what-if 'scale name=launch by 0.5' assumed.graph >out
+holds out 'predicted .* in all [0-9.]* us to [0-9.]* us' "... also after a change"
+holds out 'the durations are predictions of one step' "... of what nobody recorded"
+"$BIN/replay" -q --no-worth -O csv --table=steps --what-if 'scale name=launch by 0.5' assumed.graph >table
+check "... whose interval is that of the prediction" awk -F , 'NR == 2 { exit !($8 > 2.5 * $6) }' table
+sed 's/"CPU": *1/"CPU": 0/; s/{/{ "CPU": 1,/' sheets/dev.json >cpu.json
+mkdir cpu && mv cpu.json cpu/cpu.json
+"$BIN/graph" -f opgraph short.csv | "$BIN/predict" -q -m two.model --devices=cpu --device=cpu -O graph -o cpu.graph
+check "a CPU needs no launches" sh -c "'$BIN/graph' -O text short.graph | grep -q 'runtime.*launch' && ! '$BIN/graph' -O text cpu.graph | grep -q 'runtime.*launch'"
+status 2 "a host of predictions that are no graph" "$BIN/predict" -m two.model --host-us=10 short.csv
+says '--host-us goes with -O graph' "... has no meaning"
+status 2 "a host that takes less than nothing" "$BIN/predict" -m two.model --device=dev --host-us=-1 -O graph short.graph
+says '--host-us: -1 is not 0 to' "... is refused"
+status 0 "a graph that has hosts" "$BIN/predict" -q -m two.model --device=dev -O graph -o again.graph short.graph
+check "... gets no others" test "$("$BIN/graph" -O text again.graph | grep -c 'runtime.*launch')" = 8
+
 status 0 "through pipes" sh -c "'$BIN/graph' -f opgraph relu.csv | '$BIN/predict' -q -m k.model --device=dev -O graph | '$BIN/replay' -q --no-worth"
 
 # ---- what is wrong -------------------------------------------------------------------------------------

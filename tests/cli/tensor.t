@@ -53,7 +53,7 @@ job() {
 	printf 'paceline-job 1\nmodel %s\ndata synthetic:samples=1000,dims=64,classes=64\nbatch %s\nranks %s\n' "$2" "$3" "$4" >"$1.job"
 	case $2 in gpt*) sed -i 's/^data.*/data synthetic:tokens=100000,vocab=512/' "$1.job" ;; esac
 	"$BIN/graph" -q --operators "$1.job" |
-		"$BIN/predict" -q -m k.model --devices=sheets --device=one -O graph -o "$1.graph"
+		"$BIN/predict" -q -m k.model --devices=sheets --device=one --host-us=0 -O graph -o "$1.graph"
 }
 gpt=gpt:layers=2,heads=4,width=128,context=64,vocab=512
 job whole $gpt 8 2
@@ -129,7 +129,7 @@ check "batch: as that of a job of twice the batch" near "$(predicted --what-if "
 job more $gpt 8 4
 check "ranks: as that of a job of more ranks" near "$(predicted --what-if 'ranks 4' --what-if "$tp" whole.graph)" \
 	"$(predicted --what-if "$tp" more.graph)" 0.03
-"$BIN/graph" -q --operators whole.job | "$BIN/predict" -q -m k.model --devices=sheets --device=two -O graph -o two.graph
+"$BIN/graph" -q --operators whole.job | "$BIN/predict" -q -m k.model --devices=sheets --device=two --host-us=0 -O graph -o two.graph
 check "device: as that of the other device" near "$(predicted --what-if 'device two' --what-if "$tp" whole.graph)" \
 	"$("$BIN/replay" -q --no-worth -m k.model --devices=sheets --device=two -O csv --table=steps --what-if "$tp" two.graph |
 		awk -F , 'NR == 2 { print $6 / 1000 }')" 0.03
@@ -142,7 +142,7 @@ sums() {
 }
 check "inside a host the group is faster than between hosts" test "$(sums 2x2:dgx-a100)" -lt "$(sums 4x1:dgx-a100)"
 "$BIN/graph" -q --operators --ranks=4 --topology=2x2:dgx-a100 whole.job |
-	"$BIN/predict" -q -m k.model --devices=sheets --device=one -O graph -o hosts.graph
+	"$BIN/predict" -q -m k.model --devices=sheets --device=one --host-us=0 -O graph -o hosts.graph
 # gradients GRAPH OPTION...: ns of the first bucket
 gradients() {
 	"$BIN/replay" -q --no-worth -O csv --table=path "$@" | awk -F , '/allreduce bucket 1$/ { print $4 }'
@@ -152,6 +152,13 @@ gradients hosts.graph --what-if "$tp" >parts
 check "the replicas of a part are on different hosts then, and share the links of these with those of the other part" \
 	awk 'NR == FNR { whole = $1; next } { print "# " $1, whole; exit !($1 > whole) }' whole parts
 
+# ---- the host: as many launches for a part -----------------------------------------------------------------
+"$BIN/graph" -q --operators whole.job | "$BIN/predict" -q -m k.model --devices=sheets --device=one --host-us=1000 -O graph -o slow.graph
+"$BIN/graph" -O text slow.graph | awk -F '\t' '$1 == "node" && $8 == "launch" { n++ } END { print n / 2 }' >launches
+r -O csv --table=path --top=0 --what-if "$tp" whole.graph | awk -F , '/allreduce (output|gradient of input)/ { n += $3 } END { print n }' >sums
+check "a host that is slower than the device: the parts take as long as the whole, and launch all-reduces" near \
+	"$(r -O csv --table=steps --what-if "$tp" slow.graph | awk -F , 'NR == 2 { printf "%.0f\n", $6 / 1000 }')" "$(($(cat launches) + $(cat sums)))000" 0.01
+
 # ---- a recorded job ---------------------------------------------------------------------------------------
 
 sed -e 's/layers=2/layers=1/' -e 's/width=128,context=64,vocab=512/width=32,context=16,vocab=64/' -e 's/vocab=512/vocab=64/' whole.job >run.job
@@ -159,7 +166,8 @@ echo 'steps 3' >>run.job
 "$BIN/run" -q -n 2 -t trace run.job >log 2>&1
 "$BIN/merge" -q trace.? | "$BIN/graph" -q -o run.graph
 status 0 "the trace of a job that was run" "$BIN/replay" -q --no-worth --what-if "$tp" run.graph
-holds out 'allreduce output' "... its layers are divided"
+"$BIN/replay" -q --no-worth -O csv --table=resources --top=0 --what-if "$tp" run.graph >out # the path may be elsewhere
+holds out 'tensor-parallel' "... its layers are divided"
 
 # ---- what is refused ---------------------------------------------------------------------------------------
 

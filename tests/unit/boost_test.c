@@ -444,6 +444,18 @@ static void test_apply(void)
 			wrong += y[i] != (i < n ? pl_boost_apply(&m, x + i * STRIDE) : -1);
 	}
 	is_i64(wrong, 0, "many at once are each by itself");
+	for (o.leaves = 2; o.leaves <= 40;
+	     o.leaves += o.leaves < 30 ? 14 : 1) { /* 32: still flat */
+		struct pl_boost more = fit(&s, &o);
+
+		pl_boost_apply_many(&more, x, STRIDE, N, y);
+		wrong += !more.flat != (o.leaves > 32);
+		for (size_t i = 0; i < N; i++)
+			wrong += y[i] != pl_boost_apply(&more, x + i * STRIDE);
+		pl_boost_fini(&more);
+	}
+	is_i64(wrong, 0, "... by trees of 2 to 40 leaves");
+	pl_boost_apply_many(&m, x, STRIDE, N, y);
 	for (size_t i = 0; i < N; i++) {
 		double part[F], sum;
 

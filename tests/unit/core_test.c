@@ -575,6 +575,43 @@ static void test_alloc(void)
 	   "memory that there is not is NULL");
 }
 
+/* Decimals as strtod() reads them, to the bit. */
+static void test_decimals(void)
+{
+	static const char *const bad[] = { "", "-", ".", "1.2.3", "1 ", "0x1", "nan", "1e", "--1" };
+	static const char digit[] = "0123456789.";
+	uint64_t seed = 5;
+	int differ = 0, read = 0;
+
+	for (int i = 0; i < 20000; i++) {
+		char text[32], *end;
+		size_t n = pl_rng_next(&seed) % 20 + 1, at = 0;
+		double v = 7, want;
+
+		if (pl_rng_next(&seed) % 4 == 0)
+			text[at++] = '-';
+		while (at < n)
+			text[at++] = digit[pl_rng_next(&seed) % (sizeof(digit) - 1)];
+		if (pl_rng_next(&seed) % 8 == 0)
+			at += (size_t)snprintf(text + at, 5, "e-%d", (int)(i % 30));
+		text[at] = '\0';
+		want = strtod(text, &end);
+		if (*end || end == text) {
+			differ += pl_decimal(text, &v);
+			continue;
+		}
+		read++;
+		differ += !pl_decimal(text, &v) || memcmp(&v, &want, sizeof(v)) != 0;
+	}
+	ok(!differ && read > 5000, "%d decimals as strtod() reads them", read);
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		double v;
+
+		differ += pl_decimal(bad[i], &v);
+	}
+	is_i64(differ, 0, "others are no decimals");
+}
+
 int main(void)
 {
 	test_failing(); /* first: the setting is read once a process */
@@ -597,5 +634,6 @@ int main(void)
 	test_values();
 	test_processors();
 	test_alloc();
+	test_decimals();
 	return done_testing();
 }

@@ -46,6 +46,38 @@ static void check(const char *csv, const char *want, const char *what)
 	pl_buf_fini(&w.text);
 }
 
+/* A row without quotes is cut at its commas; the same row with a quoted field behind it is parsed.
+ * Both have the same fields, whatever stands in them. */
+static void test_plain(void)
+{
+	static const char some[] = "a1.- \t,,,";
+	uint64_t seed = 7;
+	int differ = 0;
+
+	for (int i = 0; i < 2000; i++) {
+		struct want plain = { 0 }, parsed = { 0 };
+		struct pl_err err = { 0 };
+		char row[16], text[64];
+		size_t n = 1 + pl_rng_next(&seed) % 12;
+
+		for (size_t c = 0; c < n; c++)
+			row[c] = some[pl_rng_next(&seed) % (sizeof(some) - 1)];
+		row[n] = '\0';
+		snprintf(text, sizeof(text), "x\n%s,z\n", row);
+		differ += read_csv(text, strlen(text), &plain, &err) != 0;
+		snprintf(text, sizeof(text), "\"x\"\n%s,\"z\"\n", row);
+		differ += read_csv(text, strlen(text), &parsed, &err) != 0;
+		differ += strcmp((char *)plain.text.p, (char *)parsed.text.p) != 0;
+		pl_buf_fini(&plain.text);
+		pl_buf_fini(&parsed.text);
+	}
+	ok(!differ, "2,000 rows: cut at the commas as parsed");
+	check("a\rb\n\"c\",d\n e , f\t\n", "1:a|\n1:b|\n2:c|d|\n3:e|f|\n",
+	      "parsed rows and cut ones by turns");
+	check("\"a\"b\nc,d\n\"\ne,f\n", "3:a\"b\nc,d\n|\n4:e|f|\n",
+	      "a line inside of a field is not cut, though its quotes are even");
+}
+
 static void test_long(void)
 {
 	struct want w = { 0 };
@@ -126,6 +158,7 @@ int main(void)
 	check("\"a \"\"q\"\"\", b ,\"x\ny\"\nz\n", "1:a \"q\"|b|x\ny|\n3:z|\n", "quotes");
 	check("5\" disk,x", "1:5\" disk|x|\n", "a stray quote");
 	check("", "", "nothing");
+	test_plain();
 	test_long();
 	test_bad();
 	test_out();

@@ -168,7 +168,7 @@ static bool make_graph(const struct model *m, struct pl_graph *g, bool timed, st
 	const struct pl_layers_opts o = { .n_ranks = RANKS,
 					  .transfer = transfer,
 					  .bucket_bytes = 100000 };
-	const struct pl_layers_table t = { "model", m->row, m->n_rows, "float", "update.sgd" };
+	const struct pl_layers_table t = { "model", m->row, m->n_rows, "float", "update.sgd", 0 };
 
 	if (pl_derive_layers_table(&t, &o, g, err) < 0)
 		return false;
