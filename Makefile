@@ -6,7 +6,7 @@
 #
 # Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
 # SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 WITH_SQLITE=0|1 CUDA=0|1
-# QUICK=1 (for tests without a GPU: builds in two thirds of the time) DEBUG=-g DEPS=0 (install no packages).
+# QUICK=1 (builds sooner what only tests without a GPU need) DEBUG=-g DEPS=0 (install no packages).
 
 -include config.mk
 
@@ -30,8 +30,7 @@ ONCE     := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1))
 EMULATED := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1 -g1))
 # With a sanitizer clang takes two to four times as long to compile with -O1 as with -O0, but most code runs
 # for less than a second in all tests together. What runs longer is optimized (perf shows which sources those are), and fuzzers.
-# QUICK=1 does with -O1 what this does with -O0.
-QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),$(if $(findstring fuzzer,$(SAN)),,-O0),$(if $(QUICK),-O1)))
+QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),$(if $(findstring fuzzer,$(SAN)),,-O0)))
 HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/num core/sort core/spans data/dataset graph/edit graph/edit_times \
 	import/events import/import import/values io/column io/colput io/write learn/boost plan/buckets policy/policy policy/simulate \
 	rewrite/rewrite_sync rewrite/rewrite_take_over sim/events sim/many sim/sim tprog/network) \
@@ -141,7 +140,7 @@ define CONFIG_H
 #define PL_SANITIZERS "$(SAN)"
 endef
 $(call keep,$(BUILD)/config.h,$(CONFIG_H))
-$(call keep,$(BUILD)/flags,$(shell $(CC) --version 2>/dev/null | head -n 1) $(FLAGS) $(CPPFLAGS) $(CFLAGS) $(QUICK_CFLAGS) $(LDFLAGS))
+$(call keep,$(BUILD)/flags,$(shell $(CC) --version 2>/dev/null | head -n 1) $(FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
 endif
 
 # ---- building ------------------------------------------------------------------------------------------
