@@ -19,6 +19,9 @@ struct dpro {
 	struct flow *flow;
 	size_t n_flows, cap_flows;
 	bool unknown; /* a track is of no rank so far */
+	char pid[64]; /* the last process, and whose it is */
+	size_t n_pid;
+	int32_t rank, host;
 };
 struct op {
 	const struct pl_object *o;
@@ -199,8 +202,7 @@ static void split(struct op *op)
 	size_t i = op->n_name;
 
 	op->key = pl_objects_int(op->o, "tid", -1);
-	snprintf(op->track, sizeof(op->track), "key %lld", (long long)op->key);
-
+	pl_import_lane_name(op->track, sizeof(op->track), "key", op->key);
 	while (i > 0 && op->name[i - 1] != '.')
 		i--;
 	op->part = op->name + i;
@@ -212,7 +214,7 @@ static void split(struct op *op)
 }
 
 /* Processes "host0.rank1", "comm_detail_r1_lr0"; others are of the rank of the file. */
-static void whose(struct op *op)
+static void whose(struct dpro *d, struct op *op)
 {
 	size_t n;
 	const char *s = pl_objects_text(op->o, "pid", &n);
@@ -222,9 +224,15 @@ static void whose(struct op *op)
 		return;
 	if (starts(s, n, "Comm.")) /* BytePS has one process for each tensor */
 		return;
-	op->host = number_after(s, n, "host");
-	op->rank = starts(s, n, "comm_detail_r") ? number_after(s, n, "detail_r")
-						 : number_after(s, n, "rank");
+	if (!n || n != d->n_pid || memcmp(s, d->pid, n) != 0) {
+		d->host = number_after(s, n, "host");
+		d->rank = starts(s, n, "comm_detail_r") ? number_after(s, n, "detail_r")
+							: number_after(s, n, "rank");
+		d->n_pid = n <= sizeof(d->pid) ? n : 0;
+		memcpy(d->pid, s, d->n_pid);
+	}
+	op->host = d->host;
+	op->rank = d->rank;
 }
 
 /* Arguments have a name, too: that of BytePS lacks the part, that of dPRO has "~>" and more. */
@@ -249,9 +257,10 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 {
 	struct dpro *d = arg;
 	struct op op = { .o = o, .key = -1 };
-	bool mark = pl_objects_is(o, "ph", "i");
+	char phase = pl_objects_phase(o);
+	bool mark = phase == 'i';
 
-	if (!o->n || pl_objects_is(o, "ph", "M"))
+	if (!o->n || phase == 'M')
 		return 0;
 	PL_CHECK(pl_import_rows_ready(&d->in.rows, err));
 	name_of(&op);
@@ -262,7 +271,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 		return pl_import_report(&d->in.report, PL_BAD, o->at, "an event without a duration",
 					err);
 	op.step = pl_objects_int(o, "step", -1);
-	whose(&op);
+	whose(d, &op);
 	if (mark)
 		return row(d, &op, PL_K_INSTANT, PL_T_OTHER, "marks", op.ts, -1, err);
 	if (starts(op.name, op.n_name, "Comm.")) {
