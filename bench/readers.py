@@ -200,10 +200,15 @@ def rocprof(out, size):
 
 def optable(out, size):
     def step(i):
-        return "".join("matmul,%d,%d,%d,1,float32,%.3f\n" % (64 + (i * 7 + k) % 4000, 64 + k, 1024, 10 + (i + k) % 977 / 7)
-                       for k in range(1000))
+        rows, t = [], i * 1.0
+        for layer in range(32):
+            for micro in range(8):
+                for what in "forward-compute", "backward-compute", "forward-send", "backward-recv":
+                    t += 0.001
+                    rows.append("0,%d,0,%d,%s,%.6f,%.6f,%d,%d,%d,-1\n" % (layer % 4, i, what, t, 0.00075, layer, layer, micro))
+        return "".join(rows)
 
-    text(out, size, "op,m,n,k,batch,dtype,time_us\n", step, "")
+    text(out, size, "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mc,mb_id,gmc\n", step, "")
 
 
 # ---- XPlane --------------------------------------------------------------------------------------
@@ -242,14 +247,16 @@ def xplane(out, size):
     module = len(stat_names)
 
     def device(share):
+        heads = [number(1, i + 1) for i in range(len(ops))]
+        tails = [nested(4, number(1, 1) + number(7, len(stats) + 1 + i)) + nested(4, number(1, 2) + number(7, module)) +
+                 nested(4, number(1, 7) + number(3, 123456789)) + nested(4, number(1, 8) + number(3, 7654321))
+                 for i in range(len(ops))]
         events, n, step, at = [], 0, 0, 0
         while n < share:
+            execution = nested(4, number(1, 3) + number(4, step))
             for i in range(len(ops)):
-                event = (number(1, i + 1) + number(2, at) + number(3, 9000000) +
-                         nested(4, number(1, 1) + number(7, len(stats) + 1 + i)) +
-                         nested(4, number(1, 2) + number(7, module)) +
-                         nested(4, number(1, 3) + number(4, step)) + nested(4, number(1, 6) + number(4, step * 300 + i)) +
-                         nested(4, number(1, 7) + number(3, 123456789)) + nested(4, number(1, 8) + number(3, 7654321)))
+                event = (heads[i] + number(2, at) + number(3, 9000000) + tails[i] + execution +
+                         nested(4, number(1, 6) + number(4, step * 300 + i)))
                 events.append(nested(4, event))
                 n += len(events[-1])
                 at += 10000000
