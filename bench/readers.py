@@ -148,8 +148,8 @@ def inspector(out, size):
 def flight(out, size):
     def step(i):
         t = START_US * 1000 + 1000000 * i
-        frames = [{"name": "forward", "filename": "/home/someone/train.py", "line": 12},
-                  {"name": "main", "filename": "/home/someone/train.py", "line": 40}]
+        frames = [{"name": "forward", "filename": "train.py", "line": 12},
+                  {"name": "main", "filename": "train.py", "line": 40}]
         entry = {"record_id": i, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": i + 1,
                  "p2p_seq_id": 0, "op_id": i + 1, "profiling_name": "nccl:all_reduce", "time_created_ns": t,
                  "duration_ms": 0.75, "input_sizes": [[1024, 1024]], "input_dtypes": ["Float"],
