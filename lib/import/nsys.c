@@ -152,14 +152,35 @@ static int track_of(struct reader *d, const struct track_key *key, pl_id *id, st
 	return pl_trace_segment_track(&r->seg, &t, id, err);
 }
 
-static int thread_track(struct reader *d, int64_t global, uint32_t *process, pl_id *id,
-			struct pl_err *err)
+int pl_nsys_thread(struct pl_nsys *x, int64_t global, uint32_t *process, pl_id *id,
+		   struct pl_err *err)
 {
 	struct track_key key = { .type = PL_T_THREAD, .a = pl_nsys_tid(global) };
 
-	PL_CHECK(pl_nsys_process(&d->x, global, process, err));
+	PL_CHECK(pl_nsys_process(x, global, process, err));
 	key.process = *process;
-	return track_of(d, &key, id, err);
+	return track_of((struct reader *)x, &key, id, err);
+}
+
+int pl_nsys_extra_track(struct pl_nsys *x, uint32_t process, int number, const char *name,
+			pl_id *id, struct pl_err *err)
+{
+	/* threads have numbers of 24 bits */
+	const struct track_key key = { .type = PL_T_THREAD,
+				       .process = process,
+				       .a = ((int64_t)1 << 24) + number };
+	pl_id text;
+
+	PL_CHECK(track_of((struct reader *)x, &key, id, err));
+	PL_CHECK(pl_import_rows_str(&x->rows, name, strlen(name), &text, err));
+	x->rows.seg.track[*id].name = text;
+	return 0;
+}
+
+static int thread_track(struct reader *d, int64_t global, uint32_t *process, pl_id *id,
+			struct pl_err *err)
+{
+	return pl_nsys_thread(&d->x, global, process, id, err);
 }
 
 #define NO_STREAM UINT32_MAX /* CUPTI's invalid value */
@@ -499,6 +520,20 @@ static const struct table {
 	{ "CUPTI_ACTIVITY_KIND_MEMSET", SET, 2, set_row },
 };
 
+int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *err)
+{
+	if (rc != PL_EDATA || x->o->strict)
+		return rc;
+	pl_say(x->o->log, PL_LOG_WARN, "%s; what could be read of table %s is kept", err->msg,
+	       table);
+	if (!x->report.st->first[0])
+		snprintf(x->report.st->first, sizeof(x->report.st->first), "%.255s", err->msg);
+	x->report.st->truncated = true;
+	pl_import_rows_undo(&x->rows);
+	err->code = 0;
+	return 0;
+}
+
 static int read_table(struct reader *d, const struct table *t, struct pl_err *err)
 {
 	struct pl_sqlite_query *q;
@@ -518,17 +553,7 @@ static int read_table(struct reader *d, const struct table *t, struct pl_err *er
 		    (rc = t->row(d, q, err)) < 0)
 			break;
 	}
-	if (rc == PL_EDATA && !d->x.o->strict) { /* a cut or damaged file */
-		pl_say(d->x.o->log, PL_LOG_WARN, "%s; what could be read of table %s is kept",
-		       err->msg, t->name);
-		if (!d->x.report.st->first[0])
-			snprintf(d->x.report.st->first, sizeof(d->x.report.st->first), "%.255s",
-				 err->msg);
-		d->x.report.st->truncated = true;
-		pl_import_rows_undo(&d->x.rows);
-		err->code = 0;
-		rc = 0;
-	}
+	rc = pl_nsys_keep(&d->x, t->name, rc, err);
 	pl_sqlite_query_free(q);
 	return rc;
 }
@@ -641,6 +666,8 @@ static int examine(struct reader *d, struct pl_err *err)
 
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		any |= pl_sqlite_has_table(d->x.db, tables[i].name);
+	any |= pl_sqlite_has_table(d->x.db, "MPI_COLLECTIVES_EVENTS") ||
+	       pl_sqlite_has_table(d->x.db, "MPI_P2P_EVENTS");
 	PL_TRY(one_value(d, "META_DATA_EXPORT", "value", "WHERE name = 'EXPORT_SCHEMA_VERSION'",
 			 &version, err));
 	snprintf(d->x.version, sizeof(d->x.version), "%s", version ? version : "");
@@ -684,6 +711,7 @@ static int read_all(struct reader *d, struct pl_in *in, struct pl_err *err)
 	PL_CHECK(pl_import_rows_open(&d->x.rows, err));
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		PL_CHECK(read_table(d, &tables[i], err));
+	PL_CHECK(pl_nsys_mpi(&d->x, &d->world, err));
 	if (d->waits > d->resolved)
 		pl_say(d->x.o->log, PL_LOG_NOTE,
 		       "%s: %zu of %zu waits of streams name an event whose record is missing "

@@ -76,6 +76,18 @@ static inline int64_t pl_nsys_corr(uint32_t process, int64_t corr)
 	return (int64_t)process << 40 ^ corr;
 }
 
+/* ---- nsys.c -------------------------------------------------------------------------------- */
+
+/* The result of reading a table, and what becomes of it: rows before damage are kept, unless
+ * strict. */
+int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *err) PL_MUST;
+/* The track of a thread, and its process. */
+int pl_nsys_thread(struct pl_nsys *x, int64_t global, uint32_t *process, pl_id *id,
+		   struct pl_err *err) PL_MUST;
+/* The number-th track of a process that is no thread of it: operations under way. */
+int pl_nsys_extra_track(struct pl_nsys *x, uint32_t process, int number, const char *name,
+			pl_id *id, struct pl_err *err) PL_MUST;
+
 /* ---- nsys_texts.c -------------------------------------------------------------------------- */
 
 /* A text that tables refer to by number, as a string of the segment; empty if it is not there. */
@@ -118,5 +130,10 @@ const struct pl_nsys_record *pl_nsys_waits_find(const struct pl_nsys_waits *w, i
  * them. *world: number of ranks of the job, 0 unknown.
  */
 int pl_nsys_nccl(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
+
+/* ---- nsys_mpi.c ---------------------------------------------------------------------------- */
+
+/* The calls of MPI, as rows. *world becomes the size of the largest communicator, if it is 0. */
+int pl_nsys_mpi(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
 
 #endif
