@@ -126,7 +126,7 @@ says "5 dependencies of operators from job/host0/0/dag.gml" "is read"
 row 7 'comes after"":""BW.conv1 Comm.0+1.MEMCPY_IN_FUSION_BUFFER""' "fused tensors come after what made them, and after their copy"
 row 11 'UPDATE_0,.*comes after"":""Comm.0+1.NCCL_ALLREDUCE Comm.0+1.MEMCPY_OUT_FUSION_BUFFER Comm.0+1""' "an update comes after its tensors"
 for from in "$corpus/dpro" job; do
-	"$trace" -q $from/bps_trace_final.json | "$BIN/merge" -q | "$BIN/graph" -q -o after.graph
+	"$trace" -q "$from"/bps_trace_final.json | "$BIN/merge" -q | "$BIN/graph" -q -o after.graph
 	"$BIN/graph" -O text after.graph >"${from##*/}.text"
 done
 check "without it, no wait is known" grep -q '^recorded_waits	0$' dpro.text

@@ -55,6 +55,28 @@ check "full mode: NCCL's" test "$(bin2/trace -q -- sh -c "$vars")" = "$TMP/bin2/
 check "light mode: CUDA's too, and the user's plugin is the next one" test \
 	"$(NCCL_PROFILER_PLUGIN=other bin2/trace -q --light -- sh -c "$vars")" = \
 	"$TMP/bin2/libpaceline-nccl.so $TMP/bin2/libpaceline-cuda.so other"
+# that of MPI: not before a sanitizer's, and not where the user leaves it out
+echo 'int x;' >asan.c
+echo '#include <stdio.h>
+#include <stdlib.h>
+int main(void) { char *s = getenv("LD_PRELOAD"); puts(s ? s : "none"); return 0; }' >preload.c
+${CC:-cc} -shared -fPIC -Wl,-soname,libasan.so.8 -o libasan.so.8 asan.c
+${CC:-cc} -o without preload.c
+${CC:-cc} -Wl,--no-as-needed -Wl,-rpath,"$TMP" -o with preload.c -L. -l:libasan.so.8
+: >bin2/libpaceline-mpi.so
+if ! sanitized any; then
+	check "MPI's library is loaded into a program" test \
+		"$(env -u LD_PRELOAD bin2/trace -q -- ./without 2>/dev/null)" = \
+		"$TMP/bin2/libpaceline-mpi.so"
+fi
+status 0 "--no-mpi" env -u LD_PRELOAD bin2/trace -v --no-mpi -- ./without
+holds out '^none$' "leaves it out"
+says 'MPI are not recorded, as --no-mpi says' "which is said"
+status 0 "a program with the address sanitizer" env -u LD_PRELOAD PATH="$TMP:$PATH" bin2/trace -- with
+holds out '^none$' "gets it not"
+says 'with is linked with libasan.so.8, .* calls of MPI are not recorded' "and the reason is said"
+status 2 "--no-mpi without a command" "$trace" --no-mpi plain
+
 CUDA_INJECTION64_PATH=theirs status 0 "another tool" bin2/trace --light -- sh -c "$vars"
 says 'CUDA_INJECTION64_PATH is theirs' "is named"
 holds out ' theirs$' "and stays"
