@@ -104,8 +104,15 @@ class Light:
             weight = part._parameters.get("weight")
             if weight is not None:
                 self.weights[id(part)] = tuple(weight.shape)
+            # a list of modules is not called, so its name goes before theirs
+            within = self.names[id(part)] + "." \
+                if part is not module and self.is_list(part) else ""
             for name, child in part.named_children():
-                self.names.setdefault(id(child), name)
+                self.names.setdefault(id(child), within + name)
+
+    def is_list(self, module):
+        return getattr(type(module), "forward", None) is \
+            self.torch.nn.Module.forward
 
     def try_to_learn(self, module):
         try:

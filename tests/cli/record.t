@@ -129,6 +129,7 @@ check "light mode" recorded 5 6 7
 says 'lacks a part' "says what this PyTorch does not have"
 "$trace" -q -O jsonl --step=6 "$dir" 2>/dev/null >light
 holds light '"name":"nn.Module: inner"' "with the calls of modules"
+holds light '"name":"nn.Module: inner.0"' "... in a list, which is not called: with its name"
 holds light '"name":"Linear.forward".*"Input Dims":\[\[4, *8\], *\[4, *8\]\]' "... and their sizes"
 holds light '"kind":"host_op","name":"Optimizer.step"' "and the steps of optimizers"
 job 0 own 12
