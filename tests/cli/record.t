@@ -132,6 +132,17 @@ holds light '"name":"nn.Module: inner"' "with the calls of modules"
 holds light '"name":"nn.Module: inner.0"' "... in a list, which is not called: with its name"
 holds light '"name":"Linear.forward".*"Input Dims":\[\[4, *8\], *\[4, *8\]\]' "... and their sizes"
 holds light '"kind":"host_op","name":"Optimizer.step"' "and the steps of optimizers"
+cat >product.py <<'EOF'
+import light, sys
+for rows, weight, back in ([64, 100], (100, 512), True), ([64, 100], (100, 512), False), ([8, 4, 9, 9], (4, 3, 3, 3), True):
+    args = {"Input Dims": [rows], "Input type": ["float"]}
+    light.Light.put_product(None, args, weight, back)
+    print(args.get("flops"), args["Input Dims"], len(args["Input type"]))
+EOF
+PYTHONPATH=$SRC/lib/record status 0 "what nodes of the backward pass multiply" python3 product.py
+holds out '^13107200 \[\[64, 100\], \[64, 512\], (512, 100)\] 3$' "the gradients of parameters and input"
+holds out '^6553600 \[\[64, 100\], \[64, 512\]\] 2$' "of parameters alone, where nobody needs that of the input"
+holds out '^None \[\[8, 4, 9, 9\], (4, 3, 3, 3)\] 2$' "no layer of matrices"
 job 0 own 12
 says 'profiler of its own' "the script's profiler goes first"
 check "and nothing is recorded" no test -e "$dir"
