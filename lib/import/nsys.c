@@ -529,7 +529,8 @@ int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *er
 	if (!x->report.st->first[0])
 		snprintf(x->report.st->first, sizeof(x->report.st->first), "%.255s", err->msg);
 	x->report.st->truncated = true;
-	pl_import_rows_undo(&x->rows);
+	if (x->rows.cur)
+		pl_import_rows_undo(&x->rows);
 	err->code = 0;
 	return 0;
 }

@@ -27,7 +27,9 @@ struct mpi {
 	struct wait *wait;
 	struct comm *comm;
 	size_t n_waits, cap_waits, n_comms, cap_comms;
-	struct pl_intern texts, counters;
+	struct pl_intern texts, counters, members;
+	int64_t *rank; /* [members]: of a communicator and its rank there, that in the job */
+	size_t cap_rank;
 	int64_t *count; /* [counters] */
 	size_t cap_count;
 	pl_ns (*busy)[TRACKS]; /* [process] */
@@ -44,6 +46,17 @@ PL_COMPARATOR(by_place, struct comm, local, rank);
 static bool same_group(const struct comm *a, const struct comm *b)
 {
 	return a->uid == b->uid && a->root == b->root && a->size == b->size;
+}
+
+static int add_member(struct mpi *m, const struct comm *c, struct pl_err *err)
+{
+	const int64_t key[4] = { c->uid, c->root, c->size, c->local };
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(&m->members, (const char *)key, sizeof(key), &id, err));
+	PL_CHECK(pl_grow(&m->rank, &m->cap_rank, id + (size_t)1, sizeof(*m->rank), err));
+	m->rank[id] = c->rank;
+	return 0;
 }
 
 /* What identifies it on all ranks, and its members if all of them are in this export. */
@@ -103,7 +116,9 @@ static int read_comms(struct mpi *m, int64_t *world, struct pl_err *err)
 					.ranks = PL_NONE };
 
 		*world = pl_max_i64(*world, c.size < 1 << 24 ? c.size : 0);
-		if ((rc = pl_append(&m->comm, &m->n_comms, &m->cap_comms, &c, sizeof(c), err)) < 0)
+		if ((rc = pl_append(&m->comm, &m->n_comms, &m->cap_comms, &c, sizeof(c), err)) <
+			    0 ||
+		    (rc = add_member(m, &c, err)) < 0)
 			break;
 	}
 	pl_sqlite_query_free(q);
@@ -130,12 +145,18 @@ static const struct comm *find_comm(const struct mpi *m, int64_t rank, int64_t h
 /* The rank of the job that has this rank in a communicator; -1 unknown. */
 static int64_t rank_in_job(const struct mpi *m, const struct comm *c, int64_t local)
 {
+	pl_id id = PL_NONE;
+
 	if (!m->n_comms) /* an older version: most jobs use the communicator of all */
 		return local;
-	for (size_t i = 0; c && i < m->n_comms; i++)
-		if (same_group(c, &m->comm[i]) && m->comm[i].local == local)
-			return m->comm[i].rank;
-	return c && c->local == c->rank ? local : -1; /* perhaps that of all, of this rank alone */
+	if (c) {
+		const int64_t key[4] = { c->uid, c->root, c->size, local };
+
+		id = pl_intern_find(&m->members, (const char *)key, sizeof(key));
+	}
+	if (id != PL_NONE)
+		return m->rank[id];
+	return c && c->local == c->rank ? local : -1; /* of this export's ranks, perhaps all */
 }
 
 /* ---- waits --------------------------------------------------------------------------------- */
@@ -442,6 +463,8 @@ out:
 	pl_free(m.comm);
 	pl_intern_fini(&m.texts);
 	pl_intern_fini(&m.counters);
+	pl_intern_fini(&m.members);
+	pl_free(m.rank);
 	pl_free(m.count);
 	pl_free(m.busy);
 	return rc;

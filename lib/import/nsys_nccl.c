@@ -309,7 +309,7 @@ static int walk(struct pl_nsys *x, struct groups *groups, bool comms, bool *any,
 out:
 	pl_sqlite_query_free(q);
 	pl_buf_fini(&name);
-	return rc;
+	return pl_nsys_keep(x, "NVTX_EVENTS", rc, err);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------- */
@@ -352,6 +352,7 @@ static int devices(struct pl_nsys *x, struct pl_err *err)
 			x->process[process].device = pl_sqlite_int(q, 1, -1);
 	}
 	pl_sqlite_query_free(q);
+	rc = pl_nsys_keep(x, "CUPTI_ACTIVITY_KIND_KERNEL", rc, err);
 	for (size_t i = 0; i < x->n_processes; i++)
 		n += x->process[i].device >= 0;
 	return rc < 0 ? rc : n;

@@ -32,6 +32,7 @@ struct pl_sqlite_rows {
 	int fd;
 	const char *name; /* for messages */
 	uint64_t pages, seen;
+	uint32_t root; /* 0: the first leaf has been reached */
 	uint32_t page_bytes, usable;
 	uint8_t *window;
 	uint64_t at; /* of the window in the file */
@@ -267,6 +268,11 @@ static int record(struct pl_sqlite_rows *r, struct pl_err *err)
 
 int pl_sqlite_rows_next(struct pl_sqlite_rows *r, struct pl_err *err)
 {
+	uint32_t root = r->root;
+
+	r->root = 0;
+	if (root)
+		PL_CHECK(descend(r, root, err));
 	while (r->cell >= r->n_cells) {
 		struct level *l = r->depth ? &r->level[r->depth - 1] : NULL;
 		uint32_t number = 0;
@@ -401,7 +407,7 @@ int pl_sqlite_rows_open(const struct pl_sqlite_table *t, int fd, const char *nam
 	PL_TRY(pl_alloc(&r->value, t->n_wanted + (size_t)1, sizeof(*r->value), err));
 	PL_TRY(pl_alloc(&r->slot, t->n_columns + (size_t)1, sizeof(*r->slot), err));
 	memcpy(r->slot, t->slot, t->n_columns * sizeof(*r->slot));
-	PL_TRY(descend(r, t->root, err));
+	r->root = t->root;
 	*out = r;
 	return 0;
 out:

@@ -57,6 +57,13 @@ head -c 9000 job.sqlite >cut.sqlite
 status "0 3" "a cut export" "$trace" -O stat cut.sqlite
 says "cut.sqlite: SQLite refuses it" "is named"
 status 3 "--strict refuses it" "$trace" --strict -O stat cut.sqlite
+cp "$SRC/tests/fuzz/corpus/nsys/wide.sqlite" part.sqlite
+printf '\000' | dd of=part.sqlite bs=512 seek=45 conv=notrunc 2>/dev/null
+status 0 "an export with a damaged page" "$trace" -O csv part.sqlite
+says 'part.sqlite: table NVTX_EVENTS: page 46: is no page of a table; .* what could be read of table NVTX_EVENTS is kept' "says where"
+check "the rows before are kept" test "$(wc -l <out)" -gt 100
+status 3 "--strict refuses it" "$trace" --strict -O csv part.sqlite
+
 # calls of MPI
 cp "$SRC/tests/fuzz/corpus/nsys/mpi.sqlite" .
 status 0 "calls of MPI" "$trace" -O csv mpi.sqlite
