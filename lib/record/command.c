@@ -55,7 +55,7 @@ int pl_record_check(const struct pl_record *r, const struct pl_common *c, int ar
 			       "%s: no file can be read while a command is recorded; behind -- "
 			       "stands a command, never a file",
 			       argv[0]);
-	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->light || r->no_mpi))
+	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->light || !r->mpi))
 		return pl_fail(err, PL_EUSAGE,
 			       "--record-steps, --skip-steps, --light and --no-mpi are for a "
 			       "command, which stands behind --");
@@ -207,7 +207,7 @@ static int set_environment(const struct pl_record *o, const char *program, const
 	PL_CHECK(set_library("NCCL_PROFILER_PLUGIN", "libpaceline-nccl.so", log, err));
 	if (o->light) /* CUPTI serves one tool of a process; else that of PyTorch's profiler */
 		PL_CHECK(set_library("CUDA_INJECTION64_PATH", "libpaceline-cuda.so", log, err));
-	if (o->no_mpi) {
+	if (!o->mpi) {
 		pl_say(log, PL_LOG_NOTE, "calls of MPI are not recorded, as --no-mpi says");
 		return 0;
 	}

@@ -16,7 +16,7 @@
 
 struct pl_record {
 	int64_t steps, skip; /* -1: as above */
-	bool light, no_mpi;
+	bool light, mpi;     /* mpi: load the library that records calls of MPI */
 };
 /* The options of a program whose configuration has a `struct pl_record member`. */
 #define PL_OPTS_RECORD(config, member)                                                             \
@@ -36,14 +36,16 @@ struct pl_record {
 		  PL_OPT_FLAG, offsetof(config, member.light),                                     \
 		  NULL },                                                                          \
 	{                                                                                          \
-		0, "no-mpi", NULL,                                                                 \
-			"of a command: leave out libpaceline-mpi.so, which some programs refuse",  \
-			PL_OPT_FLAG, offsetof(config, member.no_mpi), NULL                         \
+		0, "mpi", NULL,                                                                    \
+			"of a command: record calls of MPI (default; --no-mpi leaves out "         \
+			"libpaceline-mpi.so, which some programs refuse)",                         \
+			PL_OPT_FLAG, offsetof(config, member.mpi), NULL                            \
 	}
 /* For `defaults` of the program. */
 static inline void pl_record_defaults(struct pl_record *r)
 {
 	r->steps = r->skip = -1;
+	r->mpi = true;
 }
 /* Without a command, these options are mistakes; with one, operands before "--" are. argc: of all
  * operands, as `run` of the program gets them. */
