@@ -559,18 +559,26 @@ static int read_table(struct reader *d, const struct table *t, struct pl_err *er
 	return rc;
 }
 
+/* A copy of the text in a column that is not NULL. */
+static int copy_text(struct pl_sqlite_query *q, int column, char **value, struct pl_err *err)
+{
+	size_t n;
+	const char *s = pl_sqlite_text(q, column, &n);
+
+	return s ? pl_dup(NULL, value, s, err) : pl_fail(err, PL_ENOMEM, "out of memory (text)");
+}
+
 /* Texts of the target's tables: *value is the value of this name, or stays NULL. */
 static int one_value(struct reader *d, const char *table, const char *columns, const char *where,
 		     char **value, struct pl_err *err)
 {
 	struct pl_sqlite_query *q;
-	size_t n;
 	int rc;
 
 	PL_CHECK(pl_nsys_select(&d->x, table, columns, 1, where, &q, err));
 	rc = q ? pl_sqlite_next(q, err) : 0;
 	if (rc > 0 && !pl_sqlite_null(q, 0))
-		rc = pl_dup(NULL, value, pl_sqlite_text(q, 0, &n), err);
+		rc = copy_text(q, 0, value, err);
 	pl_sqlite_query_free(q);
 	return rc < 0 ? rc : 0;
 }
@@ -580,7 +588,6 @@ static int names_of(struct reader *d, const char *table, const char *columns, bo
 {
 	struct pl_sqlite_query *q;
 	uint32_t process;
-	size_t n;
 	int rc;
 
 	PL_CHECK(pl_nsys_select(&d->x, table, columns, 2, NULL, &q, err));
@@ -594,8 +601,7 @@ static int names_of(struct reader *d, const char *table, const char *columns, bo
 		key.process = process;
 		if (!threads) {
 			if (!d->x.process[process].name && !pl_sqlite_null(q, 1))
-				rc = pl_dup(NULL, &d->x.process[process].name,
-					    pl_sqlite_text(q, 1, &n), err);
+				rc = copy_text(q, 1, &d->x.process[process].name, err);
 		} else if ((id = pl_intern_find(&d->key, (const char *)&key, sizeof(key))) !=
 			   PL_NONE) {
 			rc = pl_nsys_string(&d->x, pl_sqlite_int(q, 1, -1), &name, err);

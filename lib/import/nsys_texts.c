@@ -12,7 +12,7 @@ static int recent(struct pl_nsys *x, int64_t id, struct pl_nsys_text **out, stru
 	int rc;
 
 	*out = e;
-	if (PL_LIKELY(e->id == id + 1))
+	if (PL_LIKELY(e->id == id + 1 && id != -1)) /* an empty place is no text without a number */
 		return 0;
 	pl_sqlite_bind(x->string, id);
 	rc = pl_sqlite_next(x->string, err);

@@ -47,6 +47,7 @@ struct pl_sqlite_rows {
 	int *slot;	     /* of each column of the table: its place in value[], -1 none */
 	unsigned n_columns, n_values;
 	uint8_t link[4];
+	bool no_memory; /* for a text: the next row fails */
 	char number[32], table[64];
 };
 
@@ -271,6 +272,8 @@ int pl_sqlite_rows_next(struct pl_sqlite_rows *r, struct pl_err *err)
 	uint32_t root = r->root;
 
 	r->root = 0;
+	if (r->no_memory)
+		return pl_fail(err, PL_ENOMEM, "%s: out of memory for a text", r->name);
 	if (root)
 		PL_CHECK(descend(r, root, err));
 	while (r->cell >= r->n_cells) {
@@ -363,8 +366,10 @@ const char *pl_sqlite_rows_text(struct pl_sqlite_rows *r, int column, size_t *n)
 		return r->number;
 	}
 	r->text.n = 0;
-	if (pl_buf_put(&r->text, v->p, v->n, &err) < 0 || pl_buf_put(&r->text, "", 1, &err) < 0)
+	if (pl_buf_put(&r->text, v->p, v->n, &err) < 0 || pl_buf_put(&r->text, "", 1, &err) < 0) {
+		r->no_memory = true;
 		return NULL;
+	}
 	*n = v->n;
 	return (const char *)r->text.p;
 }
