@@ -14,91 +14,219 @@
 
 #define MOST_WORKERS 64 /* that are advised */
 
+/* What to do, in the words of the framework that was recorded; NULL: the first text. */
+struct words {
+	const char *any, *of[FRAMEWORKS];
+};
+
 static const struct advice {
 	uint8_t cause;
 	const char *selector; /* NULL: nothing to simulate */
 	double factor;	      /* of their durations; 0: as_others(), on the rank of the cause */
-	const char *what;
+	struct words what;
 } advices[] = {
-	{ PL_VERDICT_INPUT, "phase=input", 0.5,
-	  "batches twice as fast: twice as many workers (num_workers of the DataLoader)" },
-	{ PL_VERDICT_EXPOSED, "kind=comm", 0.5,
-	  "half the bytes: gradients in bfloat16 (DDP: bf16_compress_hook), or a faster network" },
-	{ PL_VERDICT_COMPUTE, "kind=kernel|host_op", 0.5,
-	  "computation twice as fast: bfloat16 (torch.autocast) where the device has it, "
-	  "torch.compile" },
-	{ PL_VERDICT_LAUNCH, "kind=host_op|runtime|gap", 0.5,
-	  "launches twice as fast: CUDA graphs (torch.compile with mode=\"reduce-overhead\")" },
-	{ PL_VERDICT_HOST_SYNC, NULL, 0,
-	  "the host does not wait: no .item(), .cpu() or print of a tensor in each step" },
-	{ PL_VERDICT_SLOW_RANK, "kind=kernel|host_op", 0,
-	  "that rank as fast as the others: see its clock, temperature and other processes" },
-	{ PL_VERDICT_IMBALANCE, "kind=kernel|host_op", 0,
-	  "as much work on that rank as on the others: samples of equal length, experts of equal "
-	  "load" },
-	{ PL_VERDICT_IMBALANCE, NULL, 0, "equal work on all ranks: samples of equal length" },
-	{ PL_VERDICT_BUBBLE, NULL, 0,
-	  "more microbatches, or a schedule with a smaller bubble (interleaved, zero-bubble)" },
-	{ PL_VERDICT_SLOW_LINK, NULL, 0, "a link as fast as the others: see its errors and speed" },
-	{ PL_VERDICT_MEMORY, NULL, 0,
-	  "memory that is kept: expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF; pin_memory of "
-	  "the DataLoader" },
-	{ PL_VERDICT_CHECKPOINT, NULL, 0,
-	  "checkpoints in the background: torch.distributed.checkpoint.async_save" },
-	{ PL_VERDICT_GARBAGE, NULL, 0,
-	  "garbage collection between steps: gc.freeze(), gc.disable()" },
-	{ PL_VERDICT_EVALUATION, NULL, 0, "evaluation less often, or on other ranks" },
-	{ PL_VERDICT_COMPILATION, NULL, 0,
-	  "code that is made before the training: steps of equal shapes, a warm cache" },
-	{ PL_VERDICT_CONTENTION, NULL, 0,
-	  "communication that leaves more of the device: NCCL_MAX_CTAS" },
+	{ PL_VERDICT_INPUT,
+	  "phase=input",
+	  0.5,
+	  { "batches twice as fast: twice as many workers that read them",
+	    { [TORCH] = "batches twice as fast: twice as many workers (num_workers of the "
+			"DataLoader)",
+	      [TENSORFLOW] = "batches twice as fast: num_parallel_calls and prefetch of "
+			     "tf.data" } } },
+	{ PL_VERDICT_EXPOSED,
+	  "kind=comm",
+	  0.5,
+	  { "half the bytes: gradients in bfloat16, or a faster network",
+	    { [TORCH] = "half the bytes: gradients in bfloat16 (DDP: bf16_compress_hook), or a "
+			"faster network" } } },
+	{ PL_VERDICT_COMPUTE,
+	  "kind=kernel|host_op",
+	  0.5,
+	  { "computation twice as fast: bfloat16 where the device has it, fused operations",
+	    { [TORCH] = "computation twice as fast: bfloat16 (torch.autocast) where the device "
+			"has it, torch.compile",
+	      [JAX] = "computation twice as fast: bfloat16 "
+		      "(jax.default_matmul_precision(\"bfloat16\"), or parameters of that type) "
+		      "where the device has it",
+	      [TENSORFLOW] = "computation twice as fast: bfloat16 (tf.keras.mixed_precision) "
+			     "where the device has it, tf.function(jit_compile=True)" } } },
+	{ PL_VERDICT_LAUNCH,
+	  "kind=host_op|runtime|gap",
+	  0.5,
+	  { "launches twice as fast: CUDA graphs, or fewer and larger operations",
+	    { [TORCH] = "launches twice as fast: CUDA graphs (torch.compile with "
+			"mode=\"reduce-overhead\")",
+	      [JAX] = "launches twice as fast: the whole step in one jax.jit, several steps in "
+		      "one jax.lax.scan",
+	      [TENSORFLOW] = "launches twice as fast: the whole step in one "
+			     "tf.function(jit_compile=True)" } } },
+	{ PL_VERDICT_HOST_SYNC,
+	  NULL,
+	  0,
+	  { "the host does not wait: no value of the device is read or printed in each step",
+	    { [TORCH] = "the host does not wait: no .item(), .cpu() or print of a tensor in each "
+			"step",
+	      [JAX] = "the host does not wait: no block_until_ready(), float() or print of an "
+		      "array in each step",
+	      [TENSORFLOW] = "the host does not wait: no .numpy() or print of a tensor in each "
+			     "step" } } },
+	{ PL_VERDICT_SLOW_RANK,
+	  "kind=kernel|host_op",
+	  0,
+	  { "that rank as fast as the others: see its clock, temperature and other processes",
+	    { 0 } } },
+	{ PL_VERDICT_IMBALANCE,
+	  "kind=kernel|host_op",
+	  0,
+	  { "as much work on that rank as on the others: samples of equal length, experts of equal "
+	    "load",
+	    { 0 } } },
+	{ PL_VERDICT_IMBALANCE,
+	  NULL,
+	  0,
+	  { "equal work on all ranks: samples of equal length", { 0 } } },
+	{ PL_VERDICT_BUBBLE,
+	  NULL,
+	  0,
+	  { "more microbatches, or a schedule with a smaller bubble (interleaved, zero-bubble)",
+	    { 0 } } },
+	{ PL_VERDICT_SLOW_LINK,
+	  NULL,
+	  0,
+	  { "a link as fast as the others: see its errors and speed", { 0 } } },
+	{ PL_VERDICT_MEMORY,
+	  NULL,
+	  0,
+	  { "memory that is kept: an allocator that returns none in each step, pinned buffers for "
+	    "batches",
+	    { [TORCH] = "memory that is kept: expandable_segments:True in "
+			"PYTORCH_CUDA_ALLOC_CONF; pin_memory of the DataLoader",
+	      [JAX] = "memory that is kept: XLA_PYTHON_CLIENT_PREALLOCATE=true" } } },
+	{ PL_VERDICT_CHECKPOINT,
+	  NULL,
+	  0,
+	  { "checkpoints in the background",
+	    { [TORCH] = "checkpoints in the background: torch.distributed.checkpoint.async_save",
+	      [JAX] = "checkpoints in the background: orbax.checkpoint.AsyncCheckpointer",
+	      [TENSORFLOW] = "checkpoints in the background: "
+			     "tf.train.CheckpointOptions(enable_async=True)" } } },
+	{ PL_VERDICT_GARBAGE,
+	  NULL,
+	  0,
+	  { "garbage collection between steps: gc.freeze(), gc.disable()", { 0 } } },
+	{ PL_VERDICT_EVALUATION, NULL, 0, { "evaluation less often, or on other ranks", { 0 } } },
+	{ PL_VERDICT_COMPILATION,
+	  NULL,
+	  0,
+	  { "code that is made before the training: steps of equal shapes, a warm cache", { 0 } } },
+	{ PL_VERDICT_CONTENTION,
+	  NULL,
+	  0,
+	  { "communication that leaves more of the device: NCCL_MAX_CTAS", { 0 } } },
 };
 /* The same where hosts compute and communicate, and where it is no communication of gradients. */
-static const char contention_on_hosts[] =
-	"communication that leaves more of the processors: cores of their own for its threads";
-static const char host_computation[] =
-	"if computation took half the time: torch.compile may shorten it; so do more threads "
-	"(OMP_NUM_THREADS) where cores are idle";
-static const char computation_of_halves[] =
-	"computation twice as fast: torch.compile, or another device; most of it has numbers of 16 "
-	"bits already";
+static const struct words contention_on_hosts = {
+	"communication that leaves more of the processors: cores of their own for its threads",
+	{ 0 }
+};
+static const struct words host_computation = {
+	"if computation took half the time: fused operations may shorten it; so do more threads "
+	"where cores are idle",
+	{ [TORCH] = "if computation took half the time: torch.compile may shorten it; so do more "
+		    "threads (OMP_NUM_THREADS) where cores are idle",
+	  [TENSORFLOW] = "if computation took half the time: tf.function(jit_compile=True) may "
+			 "shorten it; so do more threads (tf.config.threading) where cores are "
+			 "idle" }
+};
+static const struct words computation_of_halves = {
+	"computation twice as fast: another device; most of it has numbers of 16 bits already",
+	{ [TORCH] = "computation twice as fast: torch.compile, or another device; most of it has "
+		    "numbers of 16 bits already" }
+};
 /* Numbers of 16 bits get no smaller by a setting. */
-static const char gradients_of_halves[] =
-	"half the communication: gradients, which have 16 bits already, in every second step (DDP: "
-	"no_sync()), or a faster network";
-static const char bytes_of_halves[] =
-	"communication twice as fast: a faster network, as what is sent has 16 bits already";
-static const char fewer_passes[] =
-	"gradients synchronised in one of %u backward passes: no_sync() in the others";
-static const char fewer_bytes[] = "half the bytes: bfloat16 for what is sent, or a faster network";
-static const char equal_stages[] = "as much work in that stage as in the others: move layers";
-static const char quiet_machines[] =
-	"machines without other work, processors and devices with constant clocks";
-static const char fewer_bytes_of_shards[] =
-	"half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a faster "
-	"network";
+static const struct words gradients_of_halves = {
+	"half the communication: gradients, which have 16 bits already, in every second step, or a "
+	"faster network",
+	{ [TORCH] = "half the communication: gradients, which have 16 bits already, in every "
+		    "second step (DDP: no_sync()), or a faster network" }
+};
+static const struct words bytes_of_halves = {
+	"communication twice as fast: a faster network, as what is sent has 16 bits already", { 0 }
+};
+static const struct words fewer_bytes = {
+	"half the bytes: bfloat16 for what is sent, or a faster network", { 0 }
+};
+static const struct words equal_stages = {
+	"as much work in that stage as in the others: move layers", { 0 }
+};
+static const struct words quiet_machines = {
+	"machines without other work, processors and devices with constant clocks", { 0 }
+};
+static const struct words fewer_bytes_of_shards = {
+	"half the bytes: bfloat16 for what is sent, or a faster network",
+	{ [TORCH] = "half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a "
+		    "faster network" }
+};
 
-static const char *what_to_do(const struct report *r, const struct advice *a,
-			      const struct pl_verdict_row *v)
+static const struct words *what_to_do(const struct report *r, const struct advice *a,
+				      const struct pl_verdict_row *v)
 {
 	bool shards = v->coll == PL_COLL_ALLGATHER || v->coll == PL_COLL_REDUCE_SCATTER;
 	bool halves = a->cause == PL_VERDICT_COMPUTE ? r->half_computation : r->half_comm[v->coll];
 
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
-		return contention_on_hosts;
+		return &contention_on_hosts;
 	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)
-		return host_computation;
+		return &host_computation;
 	if (a->cause == PL_VERDICT_COMPUTE && halves)
-		return computation_of_halves;
+		return &computation_of_halves;
 	if (a->cause == PL_VERDICT_EXPOSED && halves)
-		return v->gradient ? gradients_of_halves : bytes_of_halves;
+		return v->gradient ? &gradients_of_halves : &bytes_of_halves;
 	if (a->cause == PL_VERDICT_EXPOSED && !v->gradient)
-		return shards ? fewer_bytes_of_shards : fewer_bytes;
+		return shards ? &fewer_bytes_of_shards : &fewer_bytes;
 	if (a->cause == PL_VERDICT_IMBALANCE && v->equal)
-		return quiet_machines;
+		return &quiet_machines;
 	if (a->cause == PL_VERDICT_IMBALANCE && v->staged)
-		return equal_stages;
-	return a->what;
+		return &equal_stages;
+	return &a->what;
+}
+
+static const char *in_words(const struct report *r, const struct words *w)
+{
+	return w->of[r->framework] ? w->of[r->framework] : w->any;
+}
+
+/* ---- the framework --------------------------------------------------------------------------- */
+
+/*
+ * What was recorded, by the names of operations: each framework has names that no other has. The
+ * most names count, because a job of one framework may call another for its input.
+ */
+void find_framework(struct report *r)
+{
+	static const struct {
+		uint8_t framework;
+		const char *names;
+	} known[] = {
+		{ TORCH, "aten::*|c10d::*|autograd::*|nn.Module: *|torch/*|torch.*|*at::native::*|"
+			 "*Backward0|DistributedDataParallel.*|enumerate(DataLoader)*|nccl:*|"
+			 "gloo:*" },
+		{ TENSORFLOW, "EagerLocalExecute*|EagerExecute*|FunctionRun*|TFE_*|tf_*|tf.*|"
+			      "ExecutorState::*|KernelAndDevice*|Iterator::*|tensorflow::*" },
+		{ JAX, "PjitFunction*|jit_*|jit(*|PjRt*|*PjRtClient*|*PyClient*|jax*|XLA *|"
+		       "TfrtCpu*|ThunkExecutor*|BatchedDevicePut*" },
+	};
+	unsigned n[FRAMEWORKS] = { 0 };
+
+	for (size_t i = 0; i < r->g.str.n; i++)
+		for (size_t k = 0; k < PL_LEN(known); k++)
+			if (pl_glob(known[k].names, pl_intern_get(&r->g.str, (pl_id)i))) {
+				n[known[k].framework]++;
+				break;
+			}
+	for (unsigned f = 0; f < FRAMEWORKS; f++)
+		if (n[f] > n[r->framework])
+			r->framework = (uint8_t)f;
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */
@@ -222,7 +350,13 @@ static int try_workers(struct report *r, struct advice_row *row, struct pl_err *
 	n = rest > 0 ? (int)fmin(MOST_WORKERS, ceil(share / rest)) : MOST_WORKERS;
 	n = n > 1 ? n : 1;
 	snprintf(row->what, sizeof(row->what),
-		 "batches that are read beside the job: DataLoader(num_workers=%d)", n);
+		 r->framework == TORCH
+			 ? "batches that are read beside the job: DataLoader(num_workers=%d)"
+		 : r->framework == TENSORFLOW
+			 ? "batches that are read beside the job: prefetch and "
+			   "num_parallel_calls=%d of tf.data"
+			 : "batches that are read beside the job: by %d workers",
+		 n);
 	snprintf(row->change, sizeof(row->change), "loader-workers %d", n);
 	return 0;
 }
@@ -267,7 +401,9 @@ static int try_no_sync(struct report *r, const struct pl_verdict_row *v, struct 
 	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
 	x.factor = 1.0 / passes;
 	x.touched = 1 - x.factor;
-	snprintf(row.what, sizeof(row.what), fewer_passes, passes);
+	snprintf(row.what, sizeof(row.what),
+		 "gradients synchronised in one of %u backward passes%s", passes,
+		 r->framework == TORCH ? ": no_sync() in the others" : "");
 	snprintf(row.change, sizeof(row.change), "no-sync %u", passes);
 	PL_TRY(simulate_line(r, row.change, &x, length, err));
 	find_saving(r, &x, &row.saves);
@@ -284,7 +420,7 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 				  .at_most = !a->selector,
 				  .no_setting = a->cause == PL_VERDICT_COMPUTE };
 
-	snprintf(row.what, sizeof(row.what), "%s", what_to_do(r, a, v));
+	snprintf(row.what, sizeof(row.what), "%s", in_words(r, what_to_do(r, a, v)));
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
 		PL_CHECK(try_workers(r, &row, err));
 	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {

@@ -103,6 +103,7 @@ struct change_row {
 };
 
 #define ADVICES 3
+enum framework { NO_FRAMEWORK, TORCH, JAX, TENSORFLOW, FRAMEWORKS };
 struct advice_row {
 	char what[192]; /* to do */
 	struct saving saves;
@@ -189,6 +190,7 @@ struct report {
 	/* Does most of it have numbers of 16 bits or fewer? Of products if there are any: with
 	 * autocast they have, and other operations have not. */
 	bool half_computation, half_comm[PL_COLL_COUNT_]; /* [enum pl_coll] */
+	uint8_t framework;
 	struct advice_row advice[ADVICES];
 	size_t n_advice;
 	struct wait_row wait[3];
@@ -346,6 +348,8 @@ void print_verdict(const struct report *r, struct pl_writer *w);
 void put_verdict(struct pl_writer *w, const struct report *r);
 
 /* ---- advice.c ---- */
+/* The framework that was recorded, which decides the words of advice: r->framework. */
+void find_framework(struct report *r);
 /* r->half_computation and r->half_comm, while the columns are there. */
 void find_types(struct report *r);
 /* What a user can do about the verdict: r->advice, what saves most first. */

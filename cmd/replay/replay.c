@@ -212,8 +212,10 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 		rc = find_spread(&r, false, err);
 	if (rc >= 0 && (changed || worth || c->table == SEC_ALL))
 		rc = judge_recording(&r, err);
-	if (rc >= 0 && worth)
+	if (rc >= 0 && worth) {
 		find_types(&r);
+		find_framework(&r);
+	}
 	if (rc >= 0 && changed)
 		rc = test_graph(&r, worth, err);
 	if (rc >= 0 && x.structural)

@@ -272,8 +272,10 @@ struct losses { /* of a resource */
 
 /* Losses without anything between them that computes on the layers of the model belong to one pass.
  * Operations around one another count as one so, and so do the pieces into which operations inside
- * an operation cut it. */
-static int count_passes(struct finder *f, const struct pl_shape *s, struct pl_err *err)
+ * an operation cut it. Where functions compute the losses, a recording of modules has only their
+ * backward passes. */
+static int count_passes(struct finder *f, const struct pl_shape *s, bool backward,
+			struct pl_err *err)
 {
 	struct losses *v;
 	int64_t least = 0;
@@ -283,10 +285,14 @@ static int count_passes(struct finder *f, const struct pl_shape *s, struct pl_er
 		unsigned phase = s->phase[i], op = pl_node_operator(f->g, s, i);
 		struct losses *x = &v[s->res[i] == PL_NONE ? f->g->n_res : s->res[i]];
 
-		if (phase == PL_PH_FORWARD && op == PL_OP_LOSS && dims_of(f->g, s->work[i])) {
+		bool loss = op == PL_OP_LOSS &&
+			    (backward ? pl_graph_is_backward(phase)
+				      : phase == PL_PH_FORWARD && dims_of(f->g, s->work[i]));
+
+		if (loss) {
 			x->passes += !x->passes || x->other;
 			x->other = false;
-		} else if (phase == PL_PH_FORWARD) {
+		} else if (phase == PL_PH_FORWARD || backward) {
 			x->other |= pl_graph_is_product(op);
 		} else {
 			x->other |= pl_graph_is_backward(phase);
@@ -313,9 +319,11 @@ int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b, struct
 			PL_TRY(find_params(&f, &g->shape[k], optimizer, err));
 	PL_TRY(list_first_inputs(&f, err));
 	PL_TRY(find_batch(&f, err));
-	for (size_t k = 0; k < g->n_steps && b->pass; k++)
-		if (g->step[k].number != INT64_MIN || g->n_steps == 1)
-			PL_TRY(count_passes(&f, &g->shape[g->step[k].shape], err));
+	for (int backward = 0; backward < 2 && !b->passes; backward++)
+		for (size_t k = 0; k < g->n_steps && b->pass; k++)
+			if (g->step[k].number != INT64_MIN || g->n_steps == 1)
+				PL_TRY(count_passes(&f, &g->shape[g->step[k].shape], backward,
+						    err));
 out:
 	pl_free(f.forward);
 	pl_free(f.first);

@@ -393,8 +393,8 @@ static void drop_rank(struct builder *b, struct rank *rank)
 static void make_nodes(struct builder *b)
 {
 	static void (*const part[])(struct builder * b, struct rank * rank) = {
-		pl_derive_list_ops,	   pl_derive_host, pl_derive_device, pl_derive_loader,
-		pl_derive_collect_tensors, drop_rank,
+		pl_derive_list_ops,	   pl_derive_host,	 pl_derive_device, pl_derive_loader,
+		pl_derive_collect_tensors, pl_derive_note_after, drop_rank,
 	};
 
 	for (size_t r = 0; r < b->n_ranks; r++)
@@ -432,10 +432,11 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 		clamp_outliers,		begin,
 		pl_derive_ranges,	make_nodes,
 		pl_derive_tables,	pl_derive_comm,
-		pl_derive_threads,	pl_derive_waits,
-		pl_derive_unrecorded,	pl_derive_link_latency,
-		pl_derive_find_tensors, pl_derive_find_memory,
-		drop_segments,		pl_derive_cut,
+		pl_derive_after,	pl_derive_threads,
+		pl_derive_waits,	pl_derive_unrecorded,
+		pl_derive_link_latency, pl_derive_find_tensors,
+		pl_derive_find_memory,	drop_segments,
+		pl_derive_cut,
 	};
 	struct pl_err own = { 0 };
 	struct builder b = { .t = t, .g = g, .o = o, .err = err ? err : &own };

@@ -109,6 +109,11 @@ struct comm_wait {
 	int64_t corr;
 };
 
+/* A recorded dependency: the operation `to` comes after `from`. */
+struct pl_derive_after {
+	struct op *communication; /* `from`, if its last node is still to come */
+	uint32_t from, to;	  /* nodes */
+};
 /* A send or receive that a thread posted, and for which it waited later: see sends.c. */
 struct posted {
 	struct op *op;	  /* until its nodes are made */
@@ -199,6 +204,7 @@ struct rank {
 	struct comm_wait *waited;
 	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
+	bool ordered;		/* dependencies between its operations were recorded */
 	bool comm_threads;	/* it has threads that only communicate, or waits for them */
 	/* Nodes [waits0, waits1) begin when a wait ends that many pauses at one place show. */
 	uint32_t waits0, waits1;
@@ -278,6 +284,8 @@ struct builder {
 	size_t n_messages, cap_messages;
 	struct posted *posted; /* ascending by arrival */
 	size_t n_posted, cap_posted;
+	struct pl_derive_after *after; /* between pl_derive_note_after() and pl_derive_after() */
+	size_t n_after, cap_after;
 	struct mem_rank
 		*memory; /* [rank], from pl_derive_find_memory() on; NULL: none was recorded */
 	pl_id s_gap, s_begin, s_end;
@@ -457,6 +465,10 @@ void pl_derive_list_ops(struct builder *b, struct rank *rank);
 /* Host threads of a rank: segments, calls; its streams and launches. */
 void pl_derive_host(struct builder *b, struct rank *rank);
 void pl_derive_device(struct builder *b, struct rank *rank);
+/* Recorded dependencies between operations: noted while the events are there, and made edges when
+ * communication has its transfers. */
+void pl_derive_note_after(struct builder *b, struct rank *rank);
+void pl_derive_after(struct builder *b);
 /* What the workers of a loader do while the rank computes. */
 void pl_derive_loader(struct builder *b, struct rank *rank);
 void pl_derive_threads(struct builder *b);    /* waits of threads for one another */

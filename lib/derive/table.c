@@ -1,13 +1,13 @@
 /*
  * Ranks that have operations but no host threads: operation tables.
  *
- * A table has no dependencies, only times. For each operation and every other track of the rank,
- * the last operation that had ended when this one began is a candidate for a predecessor, unless
- * the dependency follows from another candidate. A dependency recurs in every step, a chance order
- * does not. Therefore, with several steps, a candidate is kept if most of the steps have it.
- * Operations of different steps correspond by track and position on the track. The dependency then
- * holds in every step that does not contradict it. Such edges are inferred. A step begins when all
- * ranks have ended the step before.
+ * A table has no dependencies, only times (unless its events name what they come after: after.c).
+ * For each operation and every other track of the rank, the last operation that had ended when this
+ * one began is a candidate for a predecessor, unless the dependency follows from another candidate.
+ * A dependency recurs in every step, a chance order does not. Therefore, with several steps, a
+ * candidate is kept if most of the steps have it. Operations of different steps correspond by track
+ * and position on the track. The dependency then holds in every step that does not contradict it.
+ * Such edges are inferred. A step begins when all ranks have ended the step before.
  */
 #include "derive/internal.h"
 
@@ -215,7 +215,7 @@ static void table_edges(struct builder *b)
 	for (uint32_t k = 0; k < b->g->n_res && !b->err->code; k++) {
 		const struct rank *rank = &b->rank[b->resource[k].rank_index];
 
-		for (uint32_t i = 0; rank->table && i < b->resource[k].n; i++)
+		for (uint32_t i = 0; rank->table && !rank->ordered && i < b->resource[k].n; i++)
 			if (b->resource[k].op[i].node != PL_NONE)
 				propose(&v, rank, k, i);
 	}

@@ -7,6 +7,7 @@
  * sum. From the push to the pull is an all-reduce here, the N-th of the key: files list the pushes
  * of a key before its pulls, so the time of a push is kept until its pull comes, in 8 bytes.
  */
+#include "import/dpro_dag.h"
 #include "import/objects.h"
 
 struct flow {	     /* of a key of a rank */
@@ -19,6 +20,14 @@ struct dpro {
 	struct flow *flow;
 	size_t n_flows, cap_flows;
 	bool unknown; /* a track is of no rank so far */
+	char pid[64]; /* the last process, and whose it is */
+	size_t n_pid;
+	int32_t rank, host;
+	struct pl_dpro_dag *dag; /* NULL: there is none */
+	struct pl_intern fused;	 /* tensors -> with which others: "0" -> "0+1" */
+	pl_id *with;		 /* [fused]: string of `fused` */
+	size_t cap_with;
+	struct pl_buf after;
 };
 struct op {
 	const struct pl_object *o;
@@ -55,6 +64,115 @@ static int32_t number_after(const char *s, size_t n, const char *word)
 	return -1;
 }
 
+/* ---- what an operation comes after --------------------------------------------------------- */
+
+static bool computes(const char *s, size_t n)
+{
+	return starts(s, n, "FW.") || starts(s, n, "BW.") || starts(s, n, "UPDATE") ||
+	       starts(s, n, "OUTPUT");
+}
+
+/* A tensor, alone or with others: "0+1" is "0" with "1". */
+static int note_fused(struct dpro *d, const char *s, size_t n, struct pl_err *err)
+{
+	pl_id all, id;
+
+	PL_CHECK(pl_intern_add(&d->fused, s, n, &all, err));
+	PL_CHECK(pl_grow(&d->with, &d->cap_with, d->fused.n, sizeof(*d->with), err));
+	d->with[all] = all;
+	for (size_t at = 0; at < n; at++) {
+		const char *plus = memchr(s + at, '+', n - at);
+		size_t k = plus ? (size_t)(plus - s) - at : n - at;
+
+		PL_CHECK(pl_intern_add(&d->fused, s + at, k, &id, err));
+		PL_CHECK(pl_grow(&d->with, &d->cap_with, d->fused.n, sizeof(*d->with), err));
+		d->with[id] = all;
+		at += k;
+	}
+	return 0;
+}
+
+/* Names, unless they were put last: the tensors of one operation mostly come after one operator. */
+static int put_names(struct dpro *d, const char *names, size_t n, struct pl_err *err)
+{
+	if (d->after.n >= n && !memcmp((const char *)d->after.p + d->after.n - n, names, n) &&
+	    (d->after.n == n || ((const char *)d->after.p)[d->after.n - n - 1] == ' '))
+		return 0;
+	return pl_buf_put(&d->after, names, n, err);
+}
+
+/* An operator of the graph: its name in traces, or those of the parts of a tensor's way. */
+static int put_before(struct dpro *d, const char *label, struct pl_err *err)
+{
+	const char *tensor = label + 5;
+	char text[2048];
+	pl_id id;
+	int n;
+
+	if (strchr(label, ' ') || strlen(label) > 500)
+		return 0;
+	if (strncmp(label, "Comm.", 5) != 0) {
+		n = snprintf(text, sizeof(text), "%s ", label);
+		return put_names(d, text, (size_t)n, err);
+	}
+	id = pl_intern_find(&d->fused, tensor, strlen(tensor));
+	if (id != PL_NONE)
+		tensor = pl_intern_get(&d->fused, d->with[id]);
+	n = snprintf(text, sizeof(text),
+		     "Comm.%.600s.NCCL_ALLREDUCE Comm.%.600s.MEMCPY_OUT_FUSION_BUFFER Comm.%.600s ",
+		     tensor, tensor, tensor);
+	return put_names(d, text, (size_t)n, err);
+}
+
+/* Operations of one device are in the order of their track. */
+static int put_label(struct dpro *d, const char *label, size_t n, struct pl_err *err)
+{
+	const char *before;
+
+	for (size_t i = 0; (before = pl_import_dpro_before(d->dag, label, n, i)); i++)
+		if (!computes(label, n) || !computes(before, strlen(before)))
+			PL_CHECK(put_before(d, before, err));
+	return 0;
+}
+
+static int put_tensors(struct dpro *d, const struct op *op, struct pl_err *err)
+{
+	char label[512];
+
+	PL_CHECK(note_fused(d, op->tensor, op->n_tensor, err));
+	for (size_t at = 0; at < op->n_tensor; at++) {
+		const char *plus = memchr(op->tensor + at, '+', op->n_tensor - at);
+		size_t k = plus ? (size_t)(plus - op->tensor) - at : op->n_tensor - at;
+		int n = snprintf(label, sizeof(label), "Comm.%.*s", (int)pl_min_size(k, 500),
+				 op->tensor + at);
+
+		PL_CHECK(put_label(d, label, (size_t)n, err));
+		at += k;
+	}
+	return 0;
+}
+
+/* The role `after` of the row to come. */
+static int put_after(struct dpro *d, const struct op *op, struct pl_err *err)
+{
+	d->after.n = 0;
+	if (op->n_tensor)
+		PL_CHECK(put_tensors(d, op, err));
+	else
+		PL_CHECK(put_label(d, op->name, op->n_name, err));
+	/* the parts of a tensor follow one another */
+	if (op->n_part == 14 && !memcmp(op->part, "NCCL_ALLREDUCE", 14))
+		PL_CHECK(pl_buf_printf(&d->after, err, "Comm.%.*s.MEMCPY_IN_FUSION_BUFFER ",
+				       (int)op->n_tensor, op->tensor));
+	if (op->n_part == 24 && !memcmp(op->part, "MEMCPY_OUT_FUSION_BUFFER", 24))
+		PL_CHECK(pl_buf_printf(&d->after, err, "Comm.%.*s.NCCL_ALLREDUCE ",
+				       (int)op->n_tensor, op->tensor));
+	if (d->after.n)
+		pl_import_put_text(&d->in.rows, PL_R_AFTER, NULL, (const char *)d->after.p,
+				   d->after.n - 1);
+	return 0;
+}
+
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 static int row(struct dpro *d, const struct op *op, uint8_t kind, uint8_t type, const char *track,
@@ -69,6 +187,8 @@ static int row(struct dpro *d, const struct op *op, uint8_t kind, uint8_t type, 
 	d->unknown |= op->rank < 0;
 	if (op->step >= 0)
 		pl_import_put_int(&d->in.rows, PL_R_STEP, NULL, op->step);
+	if (d->dag && (kind == PL_K_KERNEL || kind == PL_K_COPY || kind == PL_K_COLLECTIVE))
+		PL_CHECK(put_after(d, op, err));
 	return pl_import_rows_event(&d->in.rows, kind, id,
 				    pl_import_rows_text(&d->in.rows, op->name, op->n_name), ts, dur,
 				    err);
@@ -199,8 +319,7 @@ static void split(struct op *op)
 	size_t i = op->n_name;
 
 	op->key = pl_objects_int(op->o, "tid", -1);
-	snprintf(op->track, sizeof(op->track), "key %lld", (long long)op->key);
-
+	pl_import_lane_name(op->track, sizeof(op->track), "key", op->key);
 	while (i > 0 && op->name[i - 1] != '.')
 		i--;
 	op->part = op->name + i;
@@ -212,7 +331,7 @@ static void split(struct op *op)
 }
 
 /* Processes "host0.rank1", "comm_detail_r1_lr0"; others are of the rank of the file. */
-static void whose(struct op *op)
+static void whose(struct dpro *d, struct op *op)
 {
 	size_t n;
 	const char *s = pl_objects_text(op->o, "pid", &n);
@@ -222,9 +341,15 @@ static void whose(struct op *op)
 		return;
 	if (starts(s, n, "Comm.")) /* BytePS has one process for each tensor */
 		return;
-	op->host = number_after(s, n, "host");
-	op->rank = starts(s, n, "comm_detail_r") ? number_after(s, n, "detail_r")
-						 : number_after(s, n, "rank");
+	if (!n || n != d->n_pid || memcmp(s, d->pid, n) != 0) {
+		d->host = number_after(s, n, "host");
+		d->rank = starts(s, n, "comm_detail_r") ? number_after(s, n, "detail_r")
+							: number_after(s, n, "rank");
+		d->n_pid = n <= sizeof(d->pid) ? n : 0;
+		memcpy(d->pid, s, d->n_pid);
+	}
+	op->host = d->host;
+	op->rank = d->rank;
 }
 
 /* Arguments have a name, too: that of BytePS lacks the part, that of dPRO has "~>" and more. */
@@ -249,9 +374,10 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 {
 	struct dpro *d = arg;
 	struct op op = { .o = o, .key = -1 };
-	bool mark = pl_objects_is(o, "ph", "i");
+	char phase = pl_objects_phase(o);
+	bool mark = phase == 'i';
 
-	if (!o->n || pl_objects_is(o, "ph", "M"))
+	if (!o->n || phase == 'M')
 		return 0;
 	PL_CHECK(pl_import_rows_ready(&d->in.rows, err));
 	name_of(&op);
@@ -262,7 +388,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 		return pl_import_report(&d->in.report, PL_BAD, o->at, "an event without a duration",
 					err);
 	op.step = pl_objects_int(o, "step", -1);
-	whose(&op);
+	whose(d, &op);
 	if (mark)
 		return row(d, &op, PL_K_INSTANT, PL_T_OTHER, "marks", op.ts, -1, err);
 	if (starts(op.name, op.n_name, "Comm.")) {
@@ -316,6 +442,8 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	int rc;
 
 	PL_TRY(pl_objects_open(&d.in, in, o, sink, st, "dpro", finish, &d, err));
+	d.dag = pl_import_dpro_dag(pl_in_name(in), &d.in.report, err);
+	PL_TRY(d.dag ? 0 : err->code);
 	PL_TRY(pl_import_objects(&d.in.src, &d.in.report, one, &d, err));
 	PL_TRY(leftovers(&d, err));
 	rc = pl_import_rows_close(&d.in.rows, err);
@@ -325,6 +453,10 @@ out:
 		pl_free(d.flow[i].wait);
 	pl_free(d.flow);
 	pl_intern_fini(&d.key);
+	pl_import_dpro_dag_free(d.dag);
+	pl_intern_fini(&d.fused);
+	pl_free(d.with);
+	pl_buf_fini(&d.after);
 	return rc;
 }
 

@@ -140,7 +140,7 @@ static int emit(struct horovod *h, struct shared *s, struct pl_err *err)
 
 /* ---- activities ---------------------------------------------------------------------------- */
 
-static int begin_activity(struct horovod *h, struct tensor *t, const char *what, pl_ns ts,
+static int begin_activity(struct horovod *h, struct tensor *t, const char what[40], pl_ns ts,
 			  struct pl_err *err)
 {
 	struct shared *s = h->last ? &h->shared[h->last - 1] : NULL;
@@ -157,7 +157,7 @@ static int begin_activity(struct horovod *h, struct tensor *t, const char *what,
 		}
 		s = &h->shared[i];
 		*s = (struct shared){ .used = true, .begin = ts, .name = (pl_id)(t - h->tensor) };
-		snprintf(s->what, sizeof(s->what), "%s", what);
+		memcpy(s->what, what, sizeof(s->what));
 	}
 	h->last = (uint32_t)(s - h->shared) + 1;
 	s->open++;
@@ -251,7 +251,7 @@ static int begin(struct horovod *h, struct tensor *t, const struct pl_object *o,
 	} else {
 		h->last = 0;
 	}
-	snprintf(t->what[t->depth], sizeof(t->what[0]), "%s", what);
+	memcpy(t->what[t->depth], what, sizeof(what));
 	t->ts[t->depth++] = ts;
 	return 0;
 }
@@ -323,7 +323,8 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 {
 	struct horovod *h = arg;
 	struct tensor *t = NULL;
-	bool marker = pl_objects_is(o, "ph", "i");
+	char phase = pl_objects_phase(o);
+	bool marker = phase == 'i';
 	pl_ns ts = 0;
 
 	if (!o->n)
@@ -333,16 +334,16 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 		PL_CHECK(tensor_of(h, o, &t, err));
 	if (!marker && !t)
 		return 0;
-	if (pl_objects_is(o, "ph", "M"))
+	if (phase == 'M')
 		return metadata(h, t, o, err);
 	if (!pl_objects_time(o, "ts", 1000, &ts))
 		return pl_import_report(&h->in.report, PL_BAD, o->at, "an event without a time",
 					err);
-	if (pl_objects_is(o, "ph", "B"))
+	if (phase == 'B')
 		return begin(h, t, o, ts, err);
-	if (pl_objects_is(o, "ph", "E"))
+	if (phase == 'E')
 		return end(h, t, o, ts, err);
-	if (marker || pl_objects_is(o, "ph", "X"))
+	if (marker || phase == 'X')
 		return point(h, t, o, ts, err);
 	return pl_import_report(&h->in.report, PL_BAD, o->at, "an event of another kind", err);
 }

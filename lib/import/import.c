@@ -297,8 +297,7 @@ const char *pl_import_value_end(const char *p, const char *end)
 		return pl_scan_nested(p, end);
 	if (*p == '"')
 		return pl_scan_string(p + 1, end, &flags) + 1;
-	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
-		p++;
+	p = pl_scan_word(p, end);
 	return p < end ? p : end + 1;
 }
 

@@ -50,7 +50,7 @@ static void kernels(const struct pl_object *o, int64_t *start, int64_t *end)
 	const char *s = NULL;
 	enum pl_json_type t;
 	struct pl_json j;
-	char key[24] = "";
+	bool begins = false, ends = false;
 	int64_t v;
 
 	*start = *end = 0;
@@ -63,13 +63,16 @@ static void kernels(const struct pl_object *o, int64_t *start, int64_t *end)
 		return;
 	pl_json_init(&j, s, n);
 	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
-		if (t == PL_JSON_KEY)
-			snprintf(key, sizeof(key), "%.*s", (int)pl_min_size(j.len, 20), j.text);
-		if (t != PL_JSON_NUMBER || !pl_json_i64(j.text, j.len, &v) || v <= 0)
+		if (t == PL_JSON_KEY) {
+			begins = j.len == 15 && !memcmp(j.text, "kernel_start_ts", 15);
+			ends = j.len == 14 && !memcmp(j.text, "kernel_stop_ts", 14);
+		}
+		if ((!begins && !ends) || t != PL_JSON_NUMBER || !pl_json_i64(j.text, j.len, &v) ||
+		    v <= 0)
 			continue;
-		if (!strcmp(key, "kernel_start_ts") && (!*start || v < *start))
+		if (begins && (!*start || v < *start))
 			*start = v;
-		if (!strcmp(key, "kernel_stop_ts") && v > *end)
+		if (ends && v > *end)
 			*end = v;
 	}
 }

@@ -44,8 +44,10 @@ static int track(struct prof *x, uint8_t type, const char *what, const char *nam
 		.type = type, .process = x->pid, .number = number, .name = text, .rank = -1
 	};
 
-	snprintf(text, sizeof(text), name ? "%s %s" : "%s %.0s%lld", what, name ? name : "",
-		 (long long)number);
+	if (name)
+		snprintf(text, sizeof(text), "%s %s", what, name);
+	else
+		pl_import_lane_name(text, sizeof(text), what, number);
 	return pl_import_lane(&x->in.lanes, &lane, id, err);
 }
 
@@ -257,17 +259,29 @@ static int end(struct prof *x, enum cat cat, pl_ns ts, int64_t at, struct pl_err
 	return end_other(x, cat, s, ts, err);
 }
 
+/* CATS: another one. */
+static unsigned category(const struct pl_object *o)
+{
+	size_t n;
+	const char *s = pl_objects_text(o, "cat", &n);
+	unsigned cat = s ? 0 : CATS;
+
+	while (cat < CATS && (strlen(cats[cat]) != n || memcmp(cats[cat], s, n) != 0))
+		cat++;
+	return cat;
+}
+
 static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 {
 	struct prof *x = arg;
-	unsigned cat = 0;
+	char phase = pl_objects_phase(o);
+	unsigned cat;
 	pl_ns ts = 0;
 
 	if (!o->n) /* the {} at the end */
 		return 0;
 	PL_CHECK(pl_import_rows_ready(&x->in.rows, err));
-	while (cat < CATS && !pl_objects_is(o, "cat", cats[cat]))
-		cat++;
+	cat = category(o);
 	if (cat == CATS) /* copy engines, network plugins */
 		return 0;
 	if (!pl_objects_time(o, "ts", 1000, &ts))
@@ -275,9 +289,9 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 					err);
 	if (x->pid < 0)
 		x->pid = pl_objects_int(o, "pid", 0);
-	if (pl_objects_is(o, "ph", "b"))
+	if (phase == 'b')
 		begin(x, cat, o, ts);
-	else if (pl_objects_is(o, "ph", "e"))
+	else if (phase == 'e')
 		return end(x, cat, ts, o->at, err);
 	return x->in.rows.rc;
 }

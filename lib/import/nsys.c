@@ -20,7 +20,7 @@ int pl_nsys_select(struct pl_nsys *x, const char *table, const char *columns, un
 {
 	struct pl_buf sql = { 0 };
 	unsigned i = 0;
-	int rc;
+	int rc = 0;
 
 	*q = NULL;
 	if (!pl_sqlite_has_table(x->db, table))
@@ -49,11 +49,15 @@ int pl_nsys_select(struct pl_nsys *x, const char *table, const char *columns, un
 		}
 		PL_TRY(pl_buf_printf(&sql, err, "%sNULL", i ? ", " : ""));
 	}
+	x->row = 0;
+	if (!where)
+		PL_TRY(pl_sqlite_table(x->db, table, columns, q, err));
+	if (*q)
+		goto out;
 	PL_TRY(pl_buf_printf(&sql, err, " FROM \"%s\" %s", table, where ? where : ""));
 	PL_TRY(pl_buf_put(&sql, "", 1, err));
 	*q = pl_sqlite_query(x->db, (const char *)sql.p, err);
 	rc = *q ? 0 : err->code;
-	x->row = 0;
 out:
 	pl_buf_fini(&sql);
 	return rc;
@@ -76,45 +80,24 @@ int pl_nsys_process(struct pl_nsys *x, int64_t global, uint32_t *index, struct p
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-#define N_RECENT 4096
+#define N_DIMS 256
 
 struct track_key {
 	int64_t type, process, a, b, c; /* thread: tid; stream: device, context, stream */
 };
+struct dims { /* of a grid or block, and their text */
+	int64_t v[3];
+	pl_id text; /* + 1; 0: empty */
+};
 struct reader {
 	struct pl_nsys x;     /* first */
 	struct pl_intern key; /* tracks by struct track_key */
-	struct {
-		int64_t id; /* of StringIds, + 1; 0: empty */
-		pl_id s;
-	} recent[N_RECENT];
+	struct dims dims[N_DIMS];
 	struct pl_nsys_waits sync;
 	size_t waits, resolved; /* waits of streams, and those whose record was found */
 	char *host;
 	int64_t base_ns, world;
 };
-
-/* A text that tables refer to by number. */
-static int string(struct reader *d, int64_t id, pl_id *s, struct pl_err *err)
-{
-	size_t i = (uint64_t)id * 0x9e3779b97f4a7c15u >> 52, n;
-	const char *text;
-	int rc;
-
-	if (PL_LIKELY(d->recent[i].id == id + 1)) {
-		*s = d->recent[i].s;
-		return 0;
-	}
-	pl_sqlite_bind(d->x.string, id);
-	rc = pl_sqlite_next(d->x.string, err);
-	PL_CHECK(rc);
-	text = rc ? pl_sqlite_text(d->x.string, 0, &n) : NULL;
-	PL_CHECK(text ? pl_import_rows_str(&d->x.rows, text, n, s, err)
-		      : pl_import_rows_str(&d->x.rows, "", 0, s, err));
-	d->recent[i].id = id + 1;
-	d->recent[i].s = *s;
-	return 0;
-}
 
 static pl_id key_of(struct reader *d, const char *key)
 {
@@ -169,14 +152,35 @@ static int track_of(struct reader *d, const struct track_key *key, pl_id *id, st
 	return pl_trace_segment_track(&r->seg, &t, id, err);
 }
 
-static int thread_track(struct reader *d, int64_t global, uint32_t *process, pl_id *id,
-			struct pl_err *err)
+int pl_nsys_thread(struct pl_nsys *x, int64_t global, uint32_t *process, pl_id *id,
+		   struct pl_err *err)
 {
 	struct track_key key = { .type = PL_T_THREAD, .a = pl_nsys_tid(global) };
 
-	PL_CHECK(pl_nsys_process(&d->x, global, process, err));
+	PL_CHECK(pl_nsys_process(x, global, process, err));
 	key.process = *process;
-	return track_of(d, &key, id, err);
+	return track_of((struct reader *)x, &key, id, err);
+}
+
+int pl_nsys_extra_track(struct pl_nsys *x, uint32_t process, int number, const char *name,
+			pl_id *id, struct pl_err *err)
+{
+	/* threads have numbers of 24 bits */
+	const struct track_key key = { .type = PL_T_THREAD,
+				       .process = process,
+				       .a = ((int64_t)1 << 24) + number };
+	pl_id text;
+
+	PL_CHECK(track_of((struct reader *)x, &key, id, err));
+	PL_CHECK(pl_import_rows_str(&x->rows, name, strlen(name), &text, err));
+	x->rows.seg.track[*id].name = text;
+	return 0;
+}
+
+static int thread_track(struct reader *d, int64_t global, uint32_t *process, pl_id *id,
+			struct pl_err *err)
+{
+	return pl_nsys_thread(&d->x, global, process, id, err);
 }
 
 #define NO_STREAM UINT32_MAX /* CUPTI's invalid value */
@@ -234,8 +238,9 @@ static int nvtx_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 {
 	int64_t type = pl_sqlite_int(q, 5, 0), step;
 	uint8_t kind = PL_K_ANNOTATION;
-	const char *s, *json, *cut;
-	uint32_t process;
+	const char *s, *json;
+	uint32_t process, op_len;
+	const struct pl_nsys_text *e;
 	pl_id track, name;
 	size_t n;
 
@@ -243,14 +248,16 @@ static int nvtx_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 	    type == NVTX_DOMAIN_END || pl_sqlite_null(q, 4))
 		return 0;
 	s = pl_sqlite_text(q, 2, &n);
-	if (s)
+	if (s) {
+		op_len = pl_nsys_op_length(s, n);
 		PL_CHECK(pl_import_rows_str(&d->x.rows, s, n, &name, err));
-	else
-		PL_CHECK(string(d, pl_sqlite_int(q, 3, -1), &name, err));
+	} else {
+		PL_CHECK(pl_nsys_text(&d->x, pl_sqlite_int(q, 3, -1), &e, err));
+		op_len = e->op_len;
+		name = e->s;
+	}
 	s = d->x.rows.seg.str.str[name];
 	n = d->x.rows.seg.str.len[name];
-	cut = memmem(s, n, ", op_id = ", 10);
-	cut = cut ? cut : memmem(s, n, ", seq = ", 8);
 	PL_CHECK(thread_track(d, pl_sqlite_int(q, 4, 0), &process, &track, err));
 	if (pl_sqlite_null(q, 1)) {
 		kind = PL_K_INSTANT;
@@ -259,10 +266,10 @@ static int nvtx_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 		put_role(d, PL_R_STEP, step);
 	} else if (n > 4 && !memcmp(s, "nccl", 4)) {
 		kind = PL_K_HOST_OP;
-	} else if (cut) { /* an operator of torch.autograd.profiler.emit_nvtx() */
+	} else if (op_len) {
 		kind = PL_K_HOST_OP;
 		pl_import_rows_put(&d->x.rows, PL_R_ARG, PL_V_STR, key_of(d, "nvtx"), name);
-		name = pl_import_rows_text(&d->x.rows, s, (size_t)(cut - s));
+		name = pl_import_rows_text(&d->x.rows, s, op_len);
 	}
 	if (!pl_sqlite_null(q, 6) && pl_sqlite_int(q, 6, 0))
 		put_arg(d, q, 6, "domain");
@@ -280,7 +287,7 @@ static int host_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 	uint32_t process;
 	pl_id track, name;
 
-	PL_CHECK(string(d, pl_sqlite_int(q, 3, -1), &name, err));
+	PL_CHECK(pl_nsys_string(&d->x, pl_sqlite_int(q, 3, -1), &name, err));
 	PL_CHECK(thread_track(d, pl_sqlite_int(q, 2, 0), &process, &track, err));
 	return finish_row(d, q, PL_K_HOST_OP, track, name, err);
 }
@@ -292,7 +299,7 @@ static int call_name(struct reader *d, int64_t number, pl_id *name, struct pl_er
 {
 	const char *s, *v;
 
-	PL_CHECK(string(d, number, name, err));
+	PL_CHECK(pl_nsys_string(&d->x, number, name, err));
 	s = pl_intern_get(&d->x.rows.seg.str, *name);
 	v = strrchr(s, '_');
 	if (v && v > s && v[1] == 'v' && v[2] && strspn(v + 2, "0123456789") == strlen(v + 2))
@@ -325,13 +332,19 @@ static int runtime_row(struct reader *d, struct pl_sqlite_query *q, struct pl_er
 
 static void put_dims(struct reader *d, struct pl_sqlite_query *q, int column, const char *key)
 {
-	if (!pl_sqlite_null(q, column))
-		pl_import_rows_put(
-			&d->x.rows, PL_R_ARG, PL_V_JSON, key_of(d, key),
-			pl_import_rows_format(&d->x.rows, "[%lld, %lld, %lld]",
-					      (long long)pl_sqlite_int(q, column, 1),
-					      (long long)pl_sqlite_int(q, column + 1, 1),
-					      (long long)pl_sqlite_int(q, column + 2, 1)));
+	const int64_t v[3] = { pl_sqlite_int(q, column, 1), pl_sqlite_int(q, column + 1, 1),
+			       pl_sqlite_int(q, column + 2, 1) };
+	struct dims *e = &d->dims[(uint64_t)(v[0] * 31 + v[1] * 7 + v[2]) % N_DIMS];
+
+	if (pl_sqlite_null(q, column))
+		return;
+	if (!e->text || memcmp(e->v, v, sizeof(v)) != 0) {
+		memcpy(e->v, v, sizeof(v));
+		e->text = pl_import_rows_format(&d->x.rows, "[%lld, %lld, %lld]", (long long)v[0],
+						(long long)v[1], (long long)v[2]) +
+			  1;
+	}
+	pl_import_rows_put(&d->x.rows, PL_R_ARG, PL_V_JSON, key_of(d, key), e->text - 1);
 }
 
 /* Kernels of communication get what their launch says. */
@@ -379,9 +392,11 @@ static int kernel_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err
 	int64_t corr = pl_sqlite_int(q, 6, -1);
 	uint8_t kind = PL_K_KERNEL;
 	uint32_t process;
+	const struct pl_nsys_text *e;
 	pl_id track, name;
 
-	PL_CHECK(string(d, pl_sqlite_int(q, pl_sqlite_null(q, 7) ? 8 : 7, -1), &name, err));
+	PL_CHECK(pl_nsys_text(&d->x, pl_sqlite_int(q, pl_sqlite_null(q, 7) ? 8 : 7, -1), &e, err));
+	name = e->s;
 	PL_CHECK(stream_track(d, q, 2, &process, &track, err));
 	put_role(d, PL_R_CORR, corr);
 	put_dims(d, q, 9, "grid");
@@ -391,8 +406,7 @@ static int kernel_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err
 		pl_import_rows_put(&d->x.rows, PL_R_ARG, PL_V_INT, key_of(d, "shared memory"),
 				   pl_add_sat(pl_sqlite_int(q, 16, 0), pl_sqlite_int(q, 17, 0)));
 	put_arg(d, q, 18, "graph node id");
-	if (pl_import_name_class(d->x.rows.seg.str.str[name], d->x.rows.seg.str.len[name]) ==
-	    PL_N_DEVCOMM) {
+	if (e->comm) {
 		kind = PL_K_COLLECTIVE;
 		PL_CHECK(note_comm(d, process, corr, name, err));
 	}
@@ -506,6 +520,21 @@ static const struct table {
 	{ "CUPTI_ACTIVITY_KIND_MEMSET", SET, 2, set_row },
 };
 
+int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *err)
+{
+	if (rc != PL_EDATA || x->o->strict)
+		return rc;
+	pl_say(x->o->log, PL_LOG_WARN, "%s; what could be read of table %s is kept", err->msg,
+	       table);
+	if (!x->report.st->first[0])
+		snprintf(x->report.st->first, sizeof(x->report.st->first), "%.255s", err->msg);
+	x->report.st->truncated = true;
+	if (x->rows.cur)
+		pl_import_rows_undo(&x->rows);
+	err->code = 0;
+	return 0;
+}
+
 static int read_table(struct reader *d, const struct table *t, struct pl_err *err)
 {
 	struct pl_sqlite_query *q;
@@ -525,19 +554,18 @@ static int read_table(struct reader *d, const struct table *t, struct pl_err *er
 		    (rc = t->row(d, q, err)) < 0)
 			break;
 	}
-	if (rc == PL_EDATA && !d->x.o->strict) { /* a cut or damaged file */
-		pl_say(d->x.o->log, PL_LOG_WARN, "%s; what could be read of table %s is kept",
-		       err->msg, t->name);
-		if (!d->x.report.st->first[0])
-			snprintf(d->x.report.st->first, sizeof(d->x.report.st->first), "%.255s",
-				 err->msg);
-		d->x.report.st->truncated = true;
-		pl_import_rows_undo(&d->x.rows);
-		err->code = 0;
-		rc = 0;
-	}
+	rc = pl_nsys_keep(&d->x, t->name, rc, err);
 	pl_sqlite_query_free(q);
 	return rc;
+}
+
+/* A copy of the text in a column that is not NULL. */
+static int copy_text(struct pl_sqlite_query *q, int column, char **value, struct pl_err *err)
+{
+	size_t n;
+	const char *s = pl_sqlite_text(q, column, &n);
+
+	return s ? pl_dup(NULL, value, s, err) : pl_fail(err, PL_ENOMEM, "out of memory (text)");
 }
 
 /* Texts of the target's tables: *value is the value of this name, or stays NULL. */
@@ -545,13 +573,12 @@ static int one_value(struct reader *d, const char *table, const char *columns, c
 		     char **value, struct pl_err *err)
 {
 	struct pl_sqlite_query *q;
-	size_t n;
 	int rc;
 
 	PL_CHECK(pl_nsys_select(&d->x, table, columns, 1, where, &q, err));
 	rc = q ? pl_sqlite_next(q, err) : 0;
 	if (rc > 0 && !pl_sqlite_null(q, 0))
-		rc = pl_dup(NULL, value, pl_sqlite_text(q, 0, &n), err);
+		rc = copy_text(q, 0, value, err);
 	pl_sqlite_query_free(q);
 	return rc < 0 ? rc : 0;
 }
@@ -561,25 +588,23 @@ static int names_of(struct reader *d, const char *table, const char *columns, bo
 {
 	struct pl_sqlite_query *q;
 	uint32_t process;
-	size_t n;
 	int rc;
 
 	PL_CHECK(pl_nsys_select(&d->x, table, columns, 2, NULL, &q, err));
 	while ((rc = q ? pl_sqlite_next(q, err) : 0) > 0) {
 		int64_t global = pl_sqlite_int(q, 0, 0);
 		struct track_key key = { .type = PL_T_THREAD, .a = pl_nsys_tid(global) };
-		pl_id id, name;
+		pl_id id, name = PL_NONE;
 
 		if ((rc = pl_nsys_process(&d->x, global, &process, err)) < 0)
 			break;
 		key.process = process;
 		if (!threads) {
 			if (!d->x.process[process].name && !pl_sqlite_null(q, 1))
-				rc = pl_dup(NULL, &d->x.process[process].name,
-					    pl_sqlite_text(q, 1, &n), err);
+				rc = copy_text(q, 1, &d->x.process[process].name, err);
 		} else if ((id = pl_intern_find(&d->key, (const char *)&key, sizeof(key))) !=
 			   PL_NONE) {
-			rc = string(d, pl_sqlite_int(q, 1, -1), &name, err);
+			rc = pl_nsys_string(&d->x, pl_sqlite_int(q, 1, -1), &name, err);
 			d->x.rows.seg.track[id].name = name;
 		}
 		if (rc < 0)
@@ -633,7 +658,8 @@ static void renew(void *arg)
 {
 	struct reader *d = arg;
 
-	memset(d->recent, 0, sizeof(d->recent));
+	memset(d->x.text, 0, sizeof(d->x.text));
+	memset(d->dims, 0, sizeof(d->dims));
 	if (d->key.n != d->x.rows.seg.n_tracks)
 		pl_intern_reset(&d->key);
 }
@@ -647,6 +673,8 @@ static int examine(struct reader *d, struct pl_err *err)
 
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		any |= pl_sqlite_has_table(d->x.db, tables[i].name);
+	any |= pl_sqlite_has_table(d->x.db, "MPI_COLLECTIVES_EVENTS") ||
+	       pl_sqlite_has_table(d->x.db, "MPI_P2P_EVENTS");
 	PL_TRY(one_value(d, "META_DATA_EXPORT", "value", "WHERE name = 'EXPORT_SCHEMA_VERSION'",
 			 &version, err));
 	snprintf(d->x.version, sizeof(d->x.version), "%s", version ? version : "");
@@ -690,6 +718,7 @@ static int read_all(struct reader *d, struct pl_in *in, struct pl_err *err)
 	PL_CHECK(pl_import_rows_open(&d->x.rows, err));
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		PL_CHECK(read_table(d, &tables[i], err));
+	PL_CHECK(pl_nsys_mpi(&d->x, &d->world, err));
 	if (d->waits > d->resolved)
 		pl_say(d->x.o->log, PL_LOG_NOTE,
 		       "%s: %zu of %zu waits of streams name an event whose record is missing "

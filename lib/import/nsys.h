@@ -1,6 +1,7 @@
 /*
- * nsys.h - what the two files of the importer of Nsight Systems share: nsys.c turns tables into
- * rows, nsys_nccl.c reads what NCCL said in its NVTX ranges, and finds the ranks of the processes.
+ * nsys.h - what the files of the importer of Nsight Systems share: nsys.c turns tables into rows,
+ * nsys_texts.c knows the names that they refer to, nsys_nccl.c reads what NCCL said in its NVTX
+ * ranges, and finds the ranks of the processes.
  */
 #ifndef PL_NSYS_H
 #define PL_NSYS_H
@@ -25,6 +26,15 @@ struct pl_nsys_field { /* of a binary payload */
 	uint8_t what, bytes;
 };
 
+struct pl_nsys_text { /* a text that tables refer to by number */
+	int64_t id;   /* of StringIds, + 1; 0: empty */
+	pl_id s;
+	bool known;	 /* what follows has been determined */
+	bool comm;	 /* as a kernel: communication */
+	uint32_t op_len; /* as a range: length of the operator's name, 0 it is none */
+};
+#define PL_NSYS_TEXTS 4096
+
 struct pl_nsys {
 	const struct pl_import_opts *o;
 	struct pl_report report;
@@ -33,6 +43,7 @@ struct pl_nsys {
 	struct pl_sqlite_query *string; /* text of a number of StringIds */
 	struct pl_nsys_process *process;
 	size_t n_processes, cap_processes;
+	struct pl_nsys_text text[PL_NSYS_TEXTS]; /* of the segment, the latest by hash */
 	struct pl_nsys_comm *comm;
 	size_t n_comms, cap_comms;
 	struct pl_nsys_field *field;
@@ -65,6 +76,29 @@ static inline int64_t pl_nsys_corr(uint32_t process, int64_t corr)
 	return (int64_t)process << 40 ^ corr;
 }
 
+/* ---- nsys.c -------------------------------------------------------------------------------- */
+
+/* The result of reading a table, and what becomes of it: rows before damage are kept, unless
+ * strict. */
+int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *err) PL_MUST;
+/* The track of a thread, and its process. */
+int pl_nsys_thread(struct pl_nsys *x, int64_t global, uint32_t *process, pl_id *id,
+		   struct pl_err *err) PL_MUST;
+/* The number-th track of a process that is no thread of it: operations under way. */
+int pl_nsys_extra_track(struct pl_nsys *x, uint32_t process, int number, const char *name,
+			pl_id *id, struct pl_err *err) PL_MUST;
+
+/* ---- nsys_texts.c -------------------------------------------------------------------------- */
+
+/* A text that tables refer to by number, as a string of the segment; empty if it is not there. */
+int pl_nsys_string(struct pl_nsys *x, int64_t id, pl_id *s, struct pl_err *err) PL_MUST;
+/* The same, with what it means as a name. Valid until the next call. */
+int pl_nsys_text(struct pl_nsys *x, int64_t id, const struct pl_nsys_text **out,
+		 struct pl_err *err) PL_MUST;
+/* "aten::mm, op_id = 7": the length of the operator's name; 0: no operator of PyTorch's
+ * emit_nvtx(). */
+uint32_t pl_nsys_op_length(const char *s, size_t n);
+
 /* ---- nsys_waits.c -------------------------------------------------------------------------- */
 
 enum {
@@ -96,5 +130,10 @@ const struct pl_nsys_record *pl_nsys_waits_find(const struct pl_nsys_waits *w, i
  * them. *world: number of ranks of the job, 0 unknown.
  */
 int pl_nsys_nccl(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
+
+/* ---- nsys_mpi.c ---------------------------------------------------------------------------- */
+
+/* The calls of MPI, as rows. *world becomes the size of the largest communicator, if it is 0. */
+int pl_nsys_mpi(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
 
 #endif

@@ -256,7 +256,7 @@ static int note_comm(struct pl_nsys *x, uint32_t process, const struct payload *
 
 #define NVTX "start,end,text,textId,globalTid,jsonText,jsonTextId,binaryData"
 
-static int walk(struct pl_nsys *x, struct groups *groups, bool comms, struct pl_err *err)
+static int walk(struct pl_nsys *x, struct groups *groups, bool comms, bool *any, struct pl_err *err)
 {
 	/* the ranges are few among all of NVTX; groups need them in order */
 	bool by_text = pl_sqlite_has_column(x->db, "NVTX_EVENTS", "text");
@@ -281,6 +281,7 @@ static int walk(struct pl_nsys *x, struct groups *groups, bool comms, struct pl_
 		const char *s;
 		size_t n;
 
+		*any = true;
 		if (pl_sqlite_null(q, 0) || pl_sqlite_null(q, 1) || pl_sqlite_null(q, 4))
 			continue;
 		s = pl_sqlite_text(q, 5, &n);
@@ -308,7 +309,7 @@ static int walk(struct pl_nsys *x, struct groups *groups, bool comms, struct pl_
 out:
 	pl_sqlite_query_free(q);
 	pl_buf_fini(&name);
-	return rc;
+	return pl_nsys_keep(x, "NVTX_EVENTS", rc, err);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------- */
@@ -351,6 +352,7 @@ static int devices(struct pl_nsys *x, struct pl_err *err)
 			x->process[process].device = pl_sqlite_int(q, 1, -1);
 	}
 	pl_sqlite_query_free(q);
+	rc = pl_nsys_keep(x, "CUPTI_ACTIVITY_KIND_KERNEL", rc, err);
 	for (size_t i = 0; i < x->n_processes; i++)
 		n += x->process[i].device >= 0;
 	return rc < 0 ? rc : n;
@@ -472,12 +474,13 @@ static int ranks(struct pl_nsys *x, int64_t *world, struct pl_err *err)
 int pl_nsys_nccl(struct pl_nsys *x, int64_t *world, struct pl_err *err)
 {
 	struct groups groups = { 0 };
+	bool any = false;
 	int rc;
 
 	PL_TRY(read_schemas(x, err));
-	PL_TRY(walk(x, &groups, true, err));
+	PL_TRY(walk(x, &groups, true, &any, err));
 	PL_TRY(ranks(x, world, err)); /* peers are named by them */
-	rc = walk(x, &groups, false, err);
+	rc = any ? walk(x, &groups, false, &any, err) : 0;
 out:
 	pl_free(groups.v);
 	return rc;

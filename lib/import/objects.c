@@ -1,6 +1,7 @@
 /*
- * Small JSON objects one after the other. The end of an object is found by counting brackets, its
- * members by a scan that copies nothing. Values that are not JSON (words, 0x10) are kept as words.
+ * Small JSON objects one after the other. Their members are found by a scan that copies nothing;
+ * only where it fails, the end of the object is searched by counting brackets. Values that are not
+ * JSON (words, 0x10) are kept as words.
  */
 #include "import/objects.h"
 
@@ -19,6 +20,9 @@ static const char *members(struct pl_object *o, const char *p, const char *end, 
 		if (p >= end)
 			return NULL;
 		m.n_key = (uint32_t)(p - m.key);
+		m.head = pl_le64_get((const uint8_t *)m.key); /* the window has slack behind it */
+		if (m.n_key < 8)
+			m.head &= ((uint64_t)1 << 8 * m.n_key) - 1;
 		p = pl_scan_space(p + 1, end);
 		if (p >= end || *p != ':')
 			return NULL;
@@ -70,30 +74,38 @@ static int skip_bad(struct pl_src *s, struct pl_report *r, const char *what, str
 	}
 }
 
-/* The object at s->p. */
-static int object(struct pl_src *s, struct pl_report *r,
-		  int (*one)(void *arg, const struct pl_object *o, struct pl_err *err), void *arg,
-		  struct pl_err *err)
+/* The object at s->p is none, or its end is not in the window. */
+static int no_object(struct pl_src *s, struct pl_report *r, const char *limit, struct pl_err *err)
 {
-	const char *limit = pl_import_src_limit(s, MAX_OBJECT), *q = pl_scan_nested(s->p, limit);
-	struct pl_object o;
+	const char *q = pl_scan_nested(s->p, limit);
 
-	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_OBJECT)
+	if (q <= limit)
+		return skip_bad(s, r, "an object that is not JSON", err);
+	if (limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_OBJECT)
 		return pl_import_src_fill(s, 2 * (size_t)(limit - s->p), err);
-	if (q > limit && s->eof && limit == s->end) {
+	if (s->eof && limit == s->end) {
 		PL_CHECK(pl_import_report(r, PL_TRUNCATED, pl_import_src_at(s, s->p),
 					  "an object that is cut off", err));
 		s->p = s->end;
 		return 0;
 	}
-	if (q > limit) {
-		s->vain += limit - s->p;
-		return skip_bad(s, r, "an object without an end", err);
-	}
+	s->vain += limit - s->p;
+	return skip_bad(s, r, "an object without an end", err);
+}
+
+/* The object at s->p. */
+static int object(struct pl_src *s, struct pl_report *r,
+		  int (*one)(void *arg, const struct pl_object *o, struct pl_err *err), void *arg,
+		  struct pl_err *err)
+{
+	const char *limit = pl_import_src_limit(s, MAX_OBJECT), *q;
+	struct pl_object o;
+
 	o.n = 0;
 	o.at = pl_import_src_at(s, s->p);
-	if (members(&o, s->p, q, 0) != q)
-		return skip_bad(s, r, "an object that is not JSON", err);
+	q = members(&o, s->p, limit, 0);
+	if (PL_UNLIKELY(!q))
+		return no_object(s, r, limit, err);
 	PL_CHECK(one(arg, &o, err));
 	s->p = q;
 	return 0;
@@ -137,7 +149,7 @@ int pl_import_objects(struct pl_src *s, struct pl_report *r,
 			PL_CHECK(object(s, r, one, arg, err));
 		} else if (*s->p == ']' && array) {
 			return 0; /* other members of the document */
-		} else if (strchr("[],", *s->p)) {
+		} else if (*s->p == ',' || *s->p == '[' || *s->p == ']') {
 			s->p++;
 		} else {
 			PL_CHECK(skip_bad(s, r, "an object expected", err));
@@ -257,30 +269,14 @@ int pl_import_objects_within(struct pl_src *s, struct pl_report *r,
 
 /* ---- members ------------------------------------------------------------------------------- */
 
-const struct pl_object_member *pl_objects_get(const struct pl_object *o, const char *key)
+const struct pl_object_member *pl_objects_find(const struct pl_object *o, uint64_t head,
+					       const char *key, size_t n)
 {
-	size_t n = strlen(key);
-
-	for (unsigned i = 0; i < o->n; i++)
-		if (o->m[i].n_key == n && *o->m[i].key == *key && !memcmp(o->m[i].key, key, n))
-			return &o->m[i];
+	for (const struct pl_object_member *m = o->m, *end = m + o->n; m < end; m++)
+		if (m->head == head && m->n_key == n &&
+		    (n <= 8 || !memcmp(m->key + 8, key + 8, n - 8)))
+			return m;
 	return NULL;
-}
-
-int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none)
-{
-	const struct pl_object_member *m = pl_objects_get(o, key);
-	int64_t v;
-
-	return m && m->type != '[' && pl_json_i64(m->s, m->n, &v) ? v : none;
-}
-
-const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n)
-{
-	const struct pl_object_member *m = pl_objects_get(o, key);
-
-	*n = m ? m->n : 0;
-	return m ? m->s : NULL;
 }
 
 void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_t size)
@@ -292,14 +288,6 @@ void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_
 	if (n)
 		memcpy(to, s, n);
 	to[n] = '\0';
-}
-
-bool pl_objects_is(const struct pl_object *o, const char *key, const char *text)
-{
-	size_t n;
-	const char *s = pl_objects_text(o, key, &n);
-
-	return s && n == strlen(text) && !memcmp(s, text, n);
 }
 
 bool pl_objects_time(const struct pl_object *o, const char *key, int64_t unit_ns, pl_ns *ns)
@@ -424,6 +412,25 @@ int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
 		s->track = *track + 1;
 	}
 	return 0;
+}
+
+void pl_import_lane_name(char *to, size_t size, const char *what, int64_t number)
+{
+	size_t n = pl_min_size(strlen(what), size > 24 ? size - 24 : 0);
+	uint64_t v = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+	char digits[20];
+	size_t k = 0;
+
+	memcpy(to, what, n);
+	to[n++] = ' ';
+	if (number < 0)
+		to[n++] = '-';
+	do
+		digits[k++] = (char)('0' + v % 10);
+	while (v /= 10);
+	while (k)
+		to[n++] = digits[--k];
+	to[n] = '\0';
 }
 
 static pl_id key_id(struct pl_rows *r, const char *key)

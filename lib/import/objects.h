@@ -11,6 +11,7 @@
 #define PL_OBJECT_MEMBERS 128 /* members that are looked at */
 
 struct pl_object_member {
+	uint64_t head; /* the first eight bytes of the key; zeros behind a shorter one */
 	const char *key, *s;
 	uint32_t n_key, n; /* of s: a text without its quotes, the raw text of anything else */
 	char type;	   /* '"' text, '0' a number or word, '[' an array, '{' an object: n is 0 */
@@ -43,16 +44,54 @@ int pl_import_objects_within(struct pl_src *s, struct pl_report *r,
 			     int (*one)(void *arg, const struct pl_object *o, struct pl_err *err),
 			     void *arg, struct pl_err *err) PL_MUST;
 
+/* The key as a number, which compilers know where the key is a constant. */
+static inline uint64_t pl_objects_head(const char *key, size_t n)
+{
+	uint8_t b[8] = { 0 };
+
+	memcpy(b, key, n < 8 ? n : 8);
+	return pl_le64_get(b);
+}
+const struct pl_object_member *pl_objects_find(const struct pl_object *o, uint64_t head,
+					       const char *key, size_t n);
 /* The first member with this key, at any depth. NULL: none. */
-const struct pl_object_member *pl_objects_get(const struct pl_object *o, const char *key);
-int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none);
+static inline const struct pl_object_member *pl_objects_get(const struct pl_object *o,
+							    const char *key)
+{
+	return pl_objects_find(o, pl_objects_head(key, strlen(key)), key, strlen(key));
+}
+static inline int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+	int64_t v;
+
+	return m && m->type != '[' && pl_json_i64(m->s, m->n, &v) ? v : none;
+}
 /* A text as it stands in the input (escapes are not decoded); NULL: none. Also for numbers. */
-const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n);
+static inline const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+
+	*n = m ? m->n : 0;
+	return m ? m->s : NULL;
+}
 /* The text, or as much of it as there is room for; empty if there is none. */
 void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_t size);
 /* The text as a string of the segment, decoded; PL_NONE: no such member, or a failure (rows.rc). */
 pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char *key);
-bool pl_objects_is(const struct pl_object *o, const char *key, const char *text);
+static inline bool pl_objects_is(const struct pl_object *o, const char *key, const char *text)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+
+	return m && m->n == strlen(text) && !memcmp(m->s, text, strlen(text));
+}
+/* The first letter of the phase of a Chrome event, "ph"; 0: it has none of one letter. */
+static inline char pl_objects_phase(const struct pl_object *o)
+{
+	const struct pl_object_member *m = pl_objects_get(o, "ph");
+
+	return m && m->n == 1 ? *m->s : 0;
+}
 /* A number of units of `unit_ns`; false: there is none. */
 bool pl_objects_time(const struct pl_object *o, const char *key, int64_t unit_ns, pl_ns *ns);
 
@@ -96,6 +135,9 @@ int pl_objects_job(struct pl_objects_in *x, int32_t rank, int64_t world,
 /* The track in this segment, made at its first use. */
 int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
 		   struct pl_err *err) PL_MUST;
+
+/* "WHAT NUMBER", which is a name of a lane; cut where there is no room. */
+void pl_import_lane_name(char *to, size_t size, const char *what, int64_t number);
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 

@@ -33,8 +33,10 @@ enum { OF_KERNEL = 'k', OF_CALL = 'c', OF_RANGE = 'r', OF_AGENT = 'a', OF_EVENT 
 struct value {
 	const char *s; /* a name; n bytes */
 	size_t n;
-	int64_t corr;	/* of an event: the call that recorded it; of an agent: its number */
-	int64_t stream; /* of an event */
+	int64_t corr;	  /* of an event: the call that recorded it; of an agent: its number */
+	int64_t stream;	  /* of an event */
+	const char *coll; /* of a kernel: the collective, NULL none */
+	bool comm;	  /* of a kernel: communication */
 };
 struct roc {
 	struct pl_objects_in in;
@@ -52,11 +54,10 @@ struct roc {
 
 static int put(struct roc *d, char type, int64_t number, const struct value *v, struct pl_err *err)
 {
-	char key[48];
-	int n = snprintf(key, sizeof(key), "%c%lld", type, (long long)number);
+	const int64_t key[] = { type, number };
 	pl_id id;
 
-	PL_CHECK(pl_intern_add(&d->key, key, (size_t)n, &id, err));
+	PL_CHECK(pl_intern_add(&d->key, (const char *)key, sizeof(key), &id, err));
 	PL_CHECK(pl_grow(&d->value, &d->cap_values, id + (size_t)1, sizeof(*d->value), err));
 	d->value[id] = *v;
 	return 0;
@@ -72,14 +73,15 @@ static int put_name(struct roc *d, char type, int64_t number, const char *s, siz
 	PL_CHECK(pl_arena_array(&d->arena, &text, n + 1, 1, err));
 	v.n = pl_json_unescape(s, n, text);
 	v.s = text;
+	v.comm = type == OF_KERNEL && pl_import_name_class(v.s, v.n) == PL_N_DEVCOMM;
+	v.coll = v.comm ? pl_trace_coll_from_name(v.s, v.n) : NULL;
 	return put(d, type, number, &v, err);
 }
 
 static const struct value *get(const struct roc *d, char type, int64_t number)
 {
-	char key[48];
-	int n = snprintf(key, sizeof(key), "%c%lld", type, (long long)number);
-	pl_id id = pl_intern_find(&d->key, key, (size_t)n);
+	const int64_t key[] = { type, number };
+	pl_id id = pl_intern_find(&d->key, (const char *)key, sizeof(key));
 
 	return id == PL_NONE ? NULL : &d->value[id];
 }
@@ -152,7 +154,7 @@ static int thread_of(struct roc *d, const struct pl_object *o, pl_id *id, struct
 				   .name = name,
 				   .rank = -1 };
 
-	snprintf(name, sizeof(name), "thread %lld", (long long)l.number);
+	pl_import_lane_name(name, sizeof(name), "thread", l.number);
 	return pl_import_lane(&d->in.lanes, &l, id, err);
 }
 
@@ -171,9 +173,9 @@ static int stream_of(struct roc *d, const struct pl_object *o, const char *agent
 				   .rank = -1 };
 
 	if (stream > 0)
-		snprintf(name, sizeof(name), "stream %lld", (long long)stream);
+		pl_import_lane_name(name, sizeof(name), "stream", stream);
 	else if (queue >= 0)
-		snprintf(name, sizeof(name), "queue %lld", (long long)queue);
+		pl_import_lane_name(name, sizeof(name), "queue", queue);
 	else
 		snprintf(name, sizeof(name), "copies");
 	PL_CHECK(pl_import_lane(&d->in.lanes, &l, id, err));
@@ -209,9 +211,7 @@ static int kernel(struct roc *d, const struct pl_object *o, struct pl_err *err)
 {
 	int64_t number = pl_objects_int(o, "kernel_id", -1);
 	const struct value *v = get(d, OF_KERNEL, number);
-	const char *coll;
 	char unknown[40];
-	bool comm;
 	pl_id track;
 	struct value none = { .s = unknown };
 
@@ -222,11 +222,9 @@ static int kernel(struct roc *d, const struct pl_object *o, struct pl_err *err)
 	}
 	PL_CHECK(stream_of(d, o, "agent_id", &track, err));
 	put_corr(d, o);
-	comm = pl_import_name_class(v->s, v->n) == PL_N_DEVCOMM;
-	coll = comm ? pl_trace_coll_from_name(v->s, v->n) : NULL;
-	if (coll)
-		pl_import_put_text(&d->in.rows, PL_R_COLL, NULL, coll, strlen(coll));
-	return event(d, o, comm ? PL_K_COLLECTIVE : PL_K_KERNEL, track, v->s, v->n, err);
+	if (v->coll)
+		pl_import_put_text(&d->in.rows, PL_R_COLL, NULL, v->coll, strlen(v->coll));
+	return event(d, o, v->comm ? PL_K_COLLECTIVE : PL_K_KERNEL, track, v->s, v->n, err);
 }
 
 static const char *call_name(const struct roc *d, const struct pl_object *o, size_t *n)

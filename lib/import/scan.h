@@ -45,6 +45,29 @@ static inline const char *pl_scan_space(const char *p, const char *end)
 	return p;
 }
 
+/* The end of a number or word: white space, ',' or a closing bracket. */
+static inline const char *pl_scan_word(const char *p, const char *end)
+{
+#if PL_SSE2
+	for (; p < end; p += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+		__m128i w = _mm_or_si128(v, _mm_set1_epi8(0x20)); /* folds ] to } */
+		__m128i stop = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(' ')), v);
+		unsigned m;
+
+		stop = _mm_or_si128(stop, _mm_cmpeq_epi8(w, _mm_set1_epi8('}')));
+		stop = _mm_or_si128(stop, _mm_cmpeq_epi8(v, _mm_set1_epi8(',')));
+		m = (unsigned)_mm_movemask_epi8(stop);
+		if (m)
+			return p + __builtin_ctz(m);
+	}
+#else
+	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
+		p++;
+#endif
+	return p;
+}
+
 /* Flags of a byte that makes a string unusual. */
 static inline unsigned pl_scan_odd(unsigned char c)
 {

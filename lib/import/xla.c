@@ -184,6 +184,7 @@ static int read_rows(struct pl_xla *x, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&x->place, x->seg->n_tracks + 1, sizeof(*x->place), err));
 	PL_TRY(pl_alloc(&x->class, x->seg->str.n + 1, 1, err));
+	PL_TRY(pl_alloc(&x->word, x->seg->str.n + 1, sizeof(*x->word), err));
 	for (uint32_t i = 0; i < x->seg->n_tracks; i++) {
 		const struct pl_track *t = &x->seg->track[i];
 		struct place *p = &x->place[i];
@@ -433,11 +434,12 @@ static void global_numbers(struct pl_xla *x)
 static uint8_t kind_on_device(const struct pl_xla *x, const struct event *e)
 {
 	const struct device *d = find_device(x, e->device);
-	const char *name = text(x, e->name), *op = text(x, e->name_op);
+	const struct word *name = pl_import_xla_word(x, e->name);
+	bool named = *text(x, e->name_op);
 
 	if (!e->op)
 		return PL_K_GPU_ANNOTATION;
-	if (e->outer || pl_import_xla_contains(*op ? op : name))
+	if (e->outer || (named ? pl_import_xla_word(x, e->name_op) : name)->contains)
 		return PL_K_GPU_ANNOTATION;
 	if (x->place[e->track].plane == PL_XP_DEVICE && d && d->streams && e->line != PL_XL_STREAM)
 		return PL_K_GPU_ANNOTATION; /* the same work as on the streams */
@@ -445,9 +447,9 @@ static uint8_t kind_on_device(const struct pl_xla *x, const struct event *e)
 		return !strcmp(e->coll, "send")	  ? PL_K_SEND
 		       : !strcmp(e->coll, "recv") ? PL_K_RECV
 						  : PL_K_COLLECTIVE;
-	if (strcasestr(name, "memcpy"))
+	if (name->copy)
 		return PL_K_COPY;
-	return strcasestr(name, "memset") ? PL_K_SET : PL_K_KERNEL;
+	return name->set ? PL_K_SET : PL_K_KERNEL;
 }
 
 static uint8_t kind_on_host(const struct event *e)
@@ -635,6 +637,8 @@ static void forget(struct pl_xla *x)
 {
 	pl_free(x->place);
 	pl_free(x->class);
+	pl_free(x->word);
+	x->word = NULL;
 	pl_free(x->by);
 	x->place = NULL;
 	x->class = NULL;

@@ -48,6 +48,15 @@ struct known { /* about an operation of a program */
 	const char *coll;
 	int64_t bytes;
 };
+struct word {	 /* what a name means as that of an operation */
+	bool is; /* the rest has been determined */
+	bool contains, devcomm, copy, set;
+	const char *coll;
+	const struct known *known; /* in this program */
+	pl_id module;
+	int64_t program;
+	bool looked; /* for `known` */
+};
 
 struct pl_xla {
 	struct pl_sink sink, *to;
@@ -66,6 +75,7 @@ struct pl_xla {
 	struct pl_batch more;  /* events that are added */
 	int64_t corr;	       /* the last one given */
 	uint8_t *class;	       /* [string] */
+	struct word *word;     /* [string] */
 	struct pl_intern known_key;
 	struct known *known;
 	size_t cap_known;
@@ -95,6 +105,7 @@ int pl_import_xla_calls(struct pl_xla *x, struct pl_err *err) PL_MUST;
 /* First: which operations are collectives, of which kind and size. Then each gets its number. */
 void pl_import_xla_collective(struct pl_xla *x, struct event *e);
 int pl_import_xla_number(struct pl_xla *x, struct pl_err *err) PL_MUST;
+struct word *pl_import_xla_word(const struct pl_xla *x, pl_id id);
 /* The execution of an event on its device, NULL: unknown. */
 struct run *pl_import_xla_run(const struct pl_xla *x, const struct event *e);
 /* Events that the source does not have, after its own: xla_waits.c. */

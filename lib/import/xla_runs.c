@@ -126,36 +126,62 @@ int pl_import_xla_calls(struct pl_xla *x, struct pl_err *err)
 
 /* ---- collectives --------------------------------------------------------------------------- */
 
+struct word *pl_import_xla_word(const struct pl_xla *x, pl_id id)
+{
+	struct word *w = &x->word[id];
+	const char *name = text(x, id);
+
+	if (PL_LIKELY(w->is))
+		return w;
+	w->is = true;
+	w->contains = pl_import_xla_contains(name);
+	w->devcomm = pl_import_name_class(name, strlen(name)) == PL_N_DEVCOMM;
+	w->copy = strcasestr(name, "memcpy");
+	w->set = strcasestr(name, "memset");
+	w->coll = pl_import_xla_coll(name, strlen(name));
+	return w;
+}
+
+/* What the description of its program says; the latest answer is kept. */
 static const struct known *find_known(const struct pl_xla *x, const struct event *e)
 {
 	char key[512];
+	struct word *w;
 	pl_id id;
-	int n = snprintf(key, sizeof(key), "%s(%lld)/%s", text(x, e->module), (long long)e->program,
-			 text(x, e->name_op));
+	int n;
 
-	if (e->name_op == PL_NONE || n < 0 || n >= (int)sizeof(key))
+	if (!x->known_key.n || e->name_op == PL_NONE)
 		return NULL;
-	id = pl_intern_find(&x->known_key, key, (size_t)n);
-	return id == PL_NONE ? NULL : &x->known[id];
+	w = pl_import_xla_word(x, e->name_op);
+	if (w->looked && w->module == e->module && w->program == e->program)
+		return w->known;
+	n = snprintf(key, sizeof(key), "%s(%lld)/%s", text(x, e->module), (long long)e->program,
+		     text(x, e->name_op));
+	id = n < 0 || n >= (int)sizeof(key) ? PL_NONE
+					    : pl_intern_find(&x->known_key, key, (size_t)n);
+	w->known = id == PL_NONE ? NULL : &x->known[id];
+	w->module = e->module;
+	w->program = e->program;
+	w->looked = true;
+	return w->known;
 }
 
 void pl_import_xla_collective(struct pl_xla *x, struct event *e)
 {
 	const struct known *k = find_known(x, e);
-	const char *op = text(x, e->name_op != PL_NONE ? e->name_op : e->name);
+	const struct word *op = pl_import_xla_word(x, e->name_op != PL_NONE ? e->name_op : e->name);
 
 	if (!e->coll && k)
 		e->coll = k->coll;
 	if (!e->coll && e->line != PL_XL_STREAM)
-		e->coll = pl_import_xla_coll(op, strlen(op));
-	if (!e->coll && x->place[e->track].line == PL_XL_STREAM) {
-		size_t n = strlen(text(x, e->name));
+		e->coll = op->coll;
+	if (!e->coll && x->place[e->track].line == PL_XL_STREAM &&
+	    pl_import_xla_word(x, e->name)->devcomm) {
+		const char *name = text(x, e->name);
 
-		if (pl_import_name_class(text(x, e->name), n) == PL_N_DEVCOMM) {
-			e->coll = pl_import_xla_coll(op, strlen(op));
-			e->coll = e->coll ? e->coll : pl_trace_coll_from_name(text(x, e->name), n);
-			e->coll = e->coll ? e->coll : pl_trace_coll_name(PL_COLL_OTHER);
-		}
+		e->coll = op->coll;
+		e->coll = e->coll ? e->coll : pl_trace_coll_from_name(name, strlen(name));
+		e->coll = e->coll ? e->coll : pl_trace_coll_name(PL_COLL_OTHER);
 	}
 	if (e->coll && k && k->bytes >= 0)
 		e->bytes = k->bytes;

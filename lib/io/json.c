@@ -411,6 +411,38 @@ bool pl_json_decimal(const char *s, size_t n, int64_t *mantissa, int *scale)
 	return any;
 }
 
+/* The usual numbers: at most 17 digits, a point, no exponent. False: read it in the other way. */
+static bool short_time(const char *s, size_t n, int64_t unit_ns, pl_ns *ns)
+{
+	static const int64_t ten_to[] = { 1,	  10,	   100,	     1000,	10000,
+					  100000, 1000000, 10000000, 100000000, 1000000000 };
+	int64_t x = 0;
+	unsigned after = 0;
+	bool dot = false;
+
+	if (!n || n > 18 || *s == '.')
+		return false;
+	for (const char *end = s + n; s < end; s++) {
+		unsigned d = (unsigned)*s - '0';
+
+		if (d > 9) {
+			if (*s != '.' || dot)
+				return false;
+			dot = true;
+			continue;
+		}
+		x = x * 10 + d;
+		after += dot;
+	}
+	for (; after && unit_ns % 10 == 0; after--)
+		unit_ns /= 10;
+	if (after >= PL_LEN(ten_to) || __builtin_mul_overflow(x, unit_ns, &x) ||
+	    x > INT64_MAX - ten_to[PL_LEN(ten_to) - 1])
+		return false;
+	*ns = after ? (x + 5 * ten_to[after - 1]) / ten_to[after] : x;
+	return true;
+}
+
 /*
  * Up to 38 digits are collected in 128 bits (others are dropped: they only matter beyond the range
  * or below a nanosecond), multiplied by the unit; then the decimal point and exponent are applied.
@@ -422,6 +454,8 @@ bool pl_json_time_ns(const char *s, size_t n, int64_t unit_ns, pl_ns *ns)
 	__int128 x = 0;
 	int64_t shift = 0;
 
+	if (PL_LIKELY(short_time(s, n, unit_ns, ns)))
+		return true;
 	*ns = 0;
 	for (s += neg; s < end && (*s | 0x20) != 'e'; s++) {
 		if (*s == '.' && !dot) {

@@ -107,6 +107,15 @@ bool pl_pb_take_varint(const uint8_t **p, const uint8_t *end, uint64_t *v)
 	return false;
 }
 
+/* Most numbers have one byte. */
+static inline bool take(const uint8_t **p, const uint8_t *end, uint64_t *v)
+{
+	if (PL_UNLIKELY(*p >= end || **p & 0x80))
+		return pl_pb_take_varint(p, end, v);
+	*v = *(*p)++;
+	return true;
+}
+
 bool pl_pb_next(struct pl_pb_in *m, struct pl_pb_field *f)
 {
 	const uint8_t *p = m->p;
@@ -116,16 +125,15 @@ bool pl_pb_next(struct pl_pb_in *m, struct pl_pb_field *f)
 	if (p == m->end || m->bad)
 		return false;
 	m->bad = true; /* until the field is whole */
-	if (!pl_pb_take_varint(&p, m->end, &key) || key >> 32 || !(key >> 3))
+	if (!take(&p, m->end, &key) || key >> 32 || !(key >> 3))
 		return false;
 	f->number = (uint32_t)(key >> 3);
 	type = key & 7;
 	f->bytes = type == 2;
-	if ((type == 0 && !pl_pb_take_varint(&p, m->end, &f->v)) || type > 5 || type == 3 ||
-	    type == 4)
+	if ((type == 0 && !take(&p, m->end, &f->v)) || type > 5 || type == 3 || type == 4)
 		return false;
 	if (type == 2) {
-		if (!pl_pb_take_varint(&p, m->end, &n) || n > (uint64_t)(m->end - p))
+		if (!take(&p, m->end, &n) || n > (uint64_t)(m->end - p))
 			return false;
 		f->p = p;
 		f->n = (size_t)n;

@@ -15,6 +15,7 @@
 #include "config.h"
 #include "io/internal.h"
 #include "io/sqlite.h"
+#include "io/sqlite_rows.h"
 
 bool pl_sqlite_probe(const uint8_t *p, size_t n)
 {
@@ -84,10 +85,13 @@ struct pl_sqlite {
 	const char *name; /* of the input, for messages */
 	struct sqlite3 *db;
 	struct sqlite3_stmt *table, *column; /* the questions of has_table(), has_column() */
+	int fd;				     /* of the file, -1 none */
+	bool own_fd;
 };
 struct pl_sqlite_query {
 	struct pl_sqlite *d;
 	struct sqlite3_stmt *s;
+	struct pl_sqlite_rows *rows; /* instead of the statement */
 };
 
 /* The handle of the library is kept: programs end soon after. */
@@ -171,6 +175,9 @@ static int open_copy(struct pl_sqlite *d, struct pl_in *in, struct pl_err *err)
 	rc = out ? pl_out_finish(out, pl_out_copy(out, in, err), err) : err->code;
 	if (rc >= 0)
 		rc = open_path(d, path, err);
+	if (rc >= 0)
+		d->fd = open(path, O_RDONLY | O_CLOEXEC); /* -1: SQLite reads all tables */
+	d->own_fd = d->fd >= 0;
 	unlink(path);
 	return rc;
 }
@@ -185,6 +192,7 @@ struct pl_sqlite *pl_sqlite_open(struct pl_in *in, struct pl_err *err)
 	if (pl_alloc(&d, 1, sizeof(*d), err) < 0)
 		return NULL;
 	d->name = pl_in_name(in);
+	d->fd = -1;
 	rc = load(&d->c, d->name, err);
 	if (rc < 0) {
 		pl_free(d);
@@ -194,6 +202,7 @@ struct pl_sqlite *pl_sqlite_open(struct pl_in *in, struct pl_err *err)
 	    st.st_nlink) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", in->fd);
 		rc = open_path(d, path, err);
+		d->fd = in->fd;
 	} else {
 		rc = open_copy(d, in, err);
 	}
@@ -210,6 +219,8 @@ void pl_sqlite_close(struct pl_sqlite *d)
 	d->c.finalize(d->table);
 	d->c.finalize(d->column);
 	d->c.close(d->db);
+	if (d->own_fd)
+		close(d->fd);
 	pl_free(d);
 }
 
@@ -252,10 +263,86 @@ struct pl_sqlite_query *pl_sqlite_query(struct pl_sqlite *d, const char *sql, st
 	return NULL;
 }
 
+/* ---- whole tables -------------------------------------------------------------------------- */
+
+#define MAX_COLUMNS 128
+
+/* The place of a column in a list of names separated by commas; -1: it is not there. */
+static int place_in(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (int i = 0; *list; i++) {
+		size_t k = strcspn(list, ",");
+
+		if (k == n && !strncasecmp(list, name, n))
+			return i;
+		list += k + (list[k] == ',');
+	}
+	return -1;
+}
+
+/* false: it is no table of plain rows with all of its columns in each row. */
+static bool plain_table(struct pl_sqlite *d, const char *name, const char *columns,
+			struct pl_sqlite_table *t, int *slot)
+{
+	static const char root[] =
+		"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?1 AND "
+		"sql NOT LIKE '%WITHOUT%ROWID%' AND sql NOT LIKE 'CREATE VIRTUAL%'",
+			  list[] = "SELECT name, pk, hidden, dflt_value IS NOT NULL FROM "
+				   "pragma_table_xinfo(?1) ORDER BY cid";
+	struct sqlite3_stmt *s = NULL;
+	bool plain = true;
+	int code = d->c.prepare_v2(d->db, root, -1, &s, NULL);
+
+	if (code == S_OK)
+		d->c.bind_text(s, 1, name, -1, NULL);
+	if (code == S_OK && (code = d->c.step(s)) == S_ROW)
+		t->root = (uint32_t)d->c.column_int64(s, 0);
+	d->c.finalize(s);
+	if (code != S_ROW || !t->root || d->c.prepare_v2(d->db, list, -1, &s, NULL) != S_OK)
+		return false;
+	d->c.bind_text(s, 1, name, -1, NULL);
+	while (plain && (code = d->c.step(s)) == S_ROW) {
+		const char *column = (const char *)d->c.column_text(s, 0);
+
+		plain = column && t->n_columns < MAX_COLUMNS && !d->c.column_int64(s, 1) &&
+			!d->c.column_int64(s, 2) && !d->c.column_int64(s, 3);
+		if (plain)
+			slot[t->n_columns++] = place_in(columns, column);
+	}
+	d->c.finalize(s);
+	return plain && code == S_DONE && t->n_columns;
+}
+
+int pl_sqlite_table(struct pl_sqlite *d, const char *table, const char *columns,
+		    struct pl_sqlite_query **q, struct pl_err *err)
+{
+	int slot[MAX_COLUMNS], rc;
+	struct pl_sqlite_table t = { .name = table, .slot = slot, .n_wanted = 1 };
+	struct stat st;
+
+	*q = NULL;
+	if (d->fd < 0 || fstat(d->fd, &st) != 0 || !plain_table(d, table, columns, &t, slot))
+		return 0;
+	t.file_bytes = (uint64_t)st.st_size;
+	for (const char *c = columns; *c; c++)
+		t.n_wanted += *c == ',';
+	PL_CHECK(pl_alloc(q, 1, sizeof(**q), err));
+	(*q)->d = d;
+	rc = pl_sqlite_rows_open(&t, d->fd, d->name, &(*q)->rows, err);
+	if (rc >= 0 && (*q)->rows)
+		return 0;
+	pl_free(*q);
+	*q = NULL;
+	return rc;
+}
+
 void pl_sqlite_query_free(struct pl_sqlite_query *q)
 {
 	if (!q)
 		return;
+	pl_sqlite_rows_close(q->rows);
 	q->d->c.finalize(q->s);
 	pl_free(q);
 }
@@ -268,33 +355,45 @@ void pl_sqlite_bind(struct pl_sqlite_query *q, int64_t v)
 
 int pl_sqlite_next(struct pl_sqlite_query *q, struct pl_err *err)
 {
-	int code = q->d->c.step(q->s);
+	int code;
 
+	if (q->rows)
+		return pl_sqlite_rows_next(q->rows, err);
+	code = q->d->c.step(q->s);
 	return code == S_ROW ? 1 : code == S_DONE ? 0 : broken(q->d, code, err);
 }
 
 bool pl_sqlite_null(struct pl_sqlite_query *q, int column)
 {
-	return q->d->c.column_type(q->s, column) == S_NULL;
+	return q->rows ? pl_sqlite_rows_null(q->rows, column)
+		       : q->d->c.column_type(q->s, column) == S_NULL;
 }
 
 int64_t pl_sqlite_int(struct pl_sqlite_query *q, int column, int64_t none)
 {
+	if (q->rows)
+		return pl_sqlite_rows_int(q->rows, column, none);
 	return pl_sqlite_null(q, column) ? none : q->d->c.column_int64(q->s, column);
 }
 
 const char *pl_sqlite_text(struct pl_sqlite_query *q, int column, size_t *n)
 {
-	const char *s = (const char *)q->d->c.column_text(q->s, column);
+	const char *s;
 
+	if (q->rows)
+		return pl_sqlite_rows_text(q->rows, column, n);
+	s = (const char *)q->d->c.column_text(q->s, column);
 	*n = s ? (size_t)q->d->c.column_bytes(q->s, column) : 0;
 	return s;
 }
 
 const uint8_t *pl_sqlite_blob(struct pl_sqlite_query *q, int column, size_t *n)
 {
-	const uint8_t *p = q->d->c.column_blob(q->s, column);
+	const uint8_t *p;
 
+	if (q->rows)
+		return (const uint8_t *)pl_sqlite_rows_text(q->rows, column, n);
+	p = q->d->c.column_blob(q->s, column);
 	*n = p ? (size_t)q->d->c.column_bytes(q->s, column) : 0;
 	return p;
 }

@@ -29,6 +29,13 @@ bool pl_sqlite_has_column(struct pl_sqlite *d, const char *table, const char *co
  * PL_EDATA.
  */
 struct pl_sqlite_query *pl_sqlite_query(struct pl_sqlite *d, const char *sql, struct pl_err *err);
+/*
+ * All rows of a table with these columns (names separated by commas; those that it lacks are NULL),
+ * read from the pages of the file, which takes a third of the time. *q NULL without an error: it is
+ * no table of plain rows, and SQL has to ask for it.
+ */
+int pl_sqlite_table(struct pl_sqlite *d, const char *table, const char *columns,
+		    struct pl_sqlite_query **q, struct pl_err *err) PL_MUST;
 void pl_sqlite_query_free(struct pl_sqlite_query *q); /* NULL is allowed */
 /* Execute it again, with this value for its only parameter. */
 void pl_sqlite_bind(struct pl_sqlite_query *q, int64_t v);

@@ -14,6 +14,7 @@
  */
 #include "record/command.h"
 #include "config.h"
+#include "record/needs.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -54,10 +55,10 @@ int pl_record_check(const struct pl_record *r, const struct pl_common *c, int ar
 			       "%s: no file can be read while a command is recorded; behind -- "
 			       "stands a command, never a file",
 			       argv[0]);
-	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->light))
+	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->light || !r->mpi))
 		return pl_fail(err, PL_EUSAGE,
-			       "--record-steps, --skip-steps and --light are for a command, which "
-			       "stands behind --");
+			       "--record-steps, --skip-steps, --light and --no-mpi are for a "
+			       "command, which stands behind --");
 	if (r->steps != -1 && (r->steps < 1 || r->steps > STEPS_MAX))
 		return pl_fail(err, PL_EUSAGE, "--record-steps: %lld is not 1 to %d",
 			       (long long)r->steps, STEPS_MAX);
@@ -192,9 +193,11 @@ static int set_library(const char *name, const char *library, const struct pl_lo
 	return 0;
 }
 
-static int set_environment(const struct pl_record *o, const char *folder, const char *hook,
-			   const struct pl_log *log, struct pl_err *err)
+static int set_environment(const struct pl_record *o, const char *program, const char *folder,
+			   const char *hook, const struct pl_log *log, struct pl_err *err)
 {
+	char library[64];
+
 	PL_CHECK(set_variable(PL_RECORD_DIR, folder, err));
 	PL_CHECK(set_number("PACELINE_RECORD_STEPS", o->steps < 0 ? PL_RECORD_STEPS : o->steps,
 			    err));
@@ -204,6 +207,18 @@ static int set_environment(const struct pl_record *o, const char *folder, const 
 	PL_CHECK(set_library("NCCL_PROFILER_PLUGIN", "libpaceline-nccl.so", log, err));
 	if (o->light) /* CUPTI serves one tool of a process; else that of PyTorch's profiler */
 		PL_CHECK(set_library("CUDA_INJECTION64_PATH", "libpaceline-cuda.so", log, err));
+	if (!o->mpi) {
+		pl_say(log, PL_LOG_NOTE, "calls of MPI are not recorded, as --no-mpi says");
+		return 0;
+	}
+	if (pl_record_needs(program, "libasan.", library, sizeof(library)) ||
+	    pl_record_needs(program, "libclang_rt.asan", library, sizeof(library))) {
+		pl_say(log, PL_LOG_WARN,
+		       "%s is linked with %s, which refuses libraries that are loaded before it: "
+		       "libpaceline-mpi.so is left out, and calls of MPI are not recorded",
+		       program, library);
+		return 0;
+	}
 	/* a library with a sanitizer can be loaded only by programs that have it, too */
 	return PL_SANITIZERS[0] ? 0 : set_library("LD_PRELOAD", "libpaceline-mpi.so", log, err);
 }
@@ -468,7 +483,7 @@ int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
 	strcat(hook, "/" HOOK_FOLDER);
 	used = true;
 	PL_TRY(write_hook(hook, err));
-	PL_TRY(set_environment(o, whole, hook, log, err));
+	PL_TRY(set_environment(o, argv[0], whole, hook, log, err));
 	PL_TRY(run_command(argv, r, err));
 	rc = look(o, whole, hook, argv, &s, r, err);
 out:

@@ -16,7 +16,7 @@
 
 struct pl_record {
 	int64_t steps, skip; /* -1: as above */
-	bool light;
+	bool light, mpi;     /* mpi: load the library that records calls of MPI */
 };
 /* The options of a program whose configuration has a `struct pl_record member`. */
 #define PL_OPTS_RECORD(config, member)                                                             \
@@ -31,14 +31,21 @@ struct pl_record {
 		  PL_OPT_INT,                                                                      \
 		  offsetof(config, member.skip),                                                   \
 		  NULL },                                                                          \
+		{ 0,	       "light",                                                            \
+		  NULL,	       "of a command: record less of each step, at less cost",             \
+		  PL_OPT_FLAG, offsetof(config, member.light),                                     \
+		  NULL },                                                                          \
 	{                                                                                          \
-		0, "light", NULL, "of a command: record less of each step, at less cost",          \
-			PL_OPT_FLAG, offsetof(config, member.light), NULL                          \
+		0, "mpi", NULL,                                                                    \
+			"of a command: record calls of MPI (default; --no-mpi leaves out "         \
+			"libpaceline-mpi.so, which some programs refuse)",                         \
+			PL_OPT_FLAG, offsetof(config, member.mpi), NULL                            \
 	}
 /* For `defaults` of the program. */
 static inline void pl_record_defaults(struct pl_record *r)
 {
 	r->steps = r->skip = -1;
+	r->mpi = true;
 }
 /* Without a command, these options are mistakes; with one, operands before "--" are. argc: of all
  * operands, as `run` of the program gets them. */

@@ -104,8 +104,15 @@ class Light:
             weight = part._parameters.get("weight")
             if weight is not None:
                 self.weights[id(part)] = tuple(weight.shape)
+            # a list of modules is not called, so its name goes before theirs
+            within = self.names[id(part)] + "." \
+                if part is not module and self.is_list(part) else ""
             for name, child in part.named_children():
-                self.names.setdefault(id(child), name)
+                self.names.setdefault(id(child), within + name)
+
+    def is_list(self, module):
+        return getattr(type(module), "forward", None) is \
+            self.torch.nn.Module.forward
 
     def try_to_learn(self, module):
         try:
@@ -141,8 +148,9 @@ class Light:
                 end = clock()
                 shape = self.shape_of(args[0]) if args else None
                 outer = tuple(s[0] for s in stack) if key in self.weights else ()
+                back = bool(args) and getattr(args[0], "requires_grad", True)
                 self.add("module", key, begin, end,
-                         (first, number(), shape, outer))
+                         (first, number(), shape, outer, back))
                 return
         self.undo.append(register_module_forward_pre_hook(before).remove)
         self.undo.append(register_module_forward_hook(after).remove)
@@ -252,7 +260,7 @@ class Light:
             if category != "module":
                 yield category, key, begin, end, thread, arguments
                 continue
-            first, last, shape, outer = arguments
+            first, last, shape, outer, back = arguments
             weight = self.weights.get(key)
             yield ("python_function", "nn.Module: " + self.names.get(key, "?"),
                    begin, end, thread, None)
@@ -263,9 +271,25 @@ class Light:
                     arguments["Input Dims"].append(weight)
                     arguments["Input type"].append(shape[1])
                     path = [self.names.get(k, "?") for k in (*outer, key)]
-                    self.nodes.append((first, last, ".".join(path), weight))
+                    self.nodes.append((first, last, ".".join(path), weight,
+                                       back))
             yield ("cpu_op", self.kinds.get(key, "?") + ".forward", begin, end,
                    thread, arguments)
+
+    def put_product(self, args, weight, back):
+        """What a node of the backward pass multiplies. That of a layer of
+        matrices makes the gradient of its parameters and, unless nobody needs
+        it, that of its input."""
+        dims, types = args["Input Dims"], args["Input type"]
+        rows = dims[0][0] if len(dims[0]) == 2 else 0
+        if rows and len(weight) == 2 and dims[0][1] == weight[0]:
+            args["flops"] = (4 if back else 2) * rows * weight[0] * weight[1]
+            dims.append([rows, weight[1]])
+            types.append(types[0])
+            weight = weight[::-1]
+        if back or len(dims) == 1:
+            dims.append(weight)
+            types.append(types[0])
 
     def complete(self, events):
         """Which module a node of the backward pass belongs to, by the numbers
@@ -277,13 +301,12 @@ class Light:
             at = bisect.bisect(self.nodes, (number + 1,)) - 1
             if event.get("cat") != "cpu_op" or number < 0 or at < 0:
                 continue
-            first, last, path, weight = self.nodes[at]
+            first, last, path, weight, back = self.nodes[at]
             if not first <= number < last or "Backward" not in event["name"]:
                 continue
             if any(p in event["name"] for p in PRODUCTS) and \
                     len(args.get("Input Dims", ())) == 1:
-                args["Input Dims"].append(weight)
-                args["Input type"].append(args["Input type"][0])
+                self.put_product(args, weight, back)
             events.append(dict(event, cat="python_function",
                                name="nn.Module: " + path, args={}))
 

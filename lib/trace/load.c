@@ -77,6 +77,7 @@ static const struct column {
 	COLUMN(TYPES, TEXTS, types),
 	COLUMN(VALUES, TEXTS, values),
 	COLUMN(OP, TEXTS, op),
+	COLUMN(AFTER, TEXTS, after),
 	COLUMN(FLOPS, NUMBERS, flops),
 	COLUMN(MOVED, NUMBERS, moved),
 };

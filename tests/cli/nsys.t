@@ -57,6 +57,29 @@ head -c 9000 job.sqlite >cut.sqlite
 status "0 3" "a cut export" "$trace" -O stat cut.sqlite
 says "cut.sqlite: SQLite refuses it" "is named"
 status 3 "--strict refuses it" "$trace" --strict -O stat cut.sqlite
+cp "$SRC/tests/fuzz/corpus/nsys/wide.sqlite" part.sqlite
+printf '\000' | dd of=part.sqlite bs=512 seek=45 conv=notrunc 2>/dev/null
+status 0 "an export with a damaged page" "$trace" -O csv part.sqlite
+says 'part.sqlite: table NVTX_EVENTS: page 46: is no page of a table; .* what could be read of table NVTX_EVENTS is kept' "says where"
+check "the rows before are kept" test "$(wc -l <out)" -gt 100
+status 3 "--strict refuses it" "$trace" --strict -O csv part.sqlite
+
+# calls of MPI
+cp "$SRC/tests/fuzz/corpus/nsys/mpi.sqlite" .
+status 0 "calls of MPI" "$trace" -O csv mpi.sqlite
+check "a send lasts until its wait, with its peer, size, tag and number" grep -q \
+	'^0,[0-9]*,0,.*,send,MPI_Isend,1795917515003000000,600000,.*,comm 77,21474836480,1,65536,.*tag"":5' out
+check "numbers follow the time of the calls" grep -q 'send,MPI_Isend,1795917515013000000,.*,comm 77,21474836481,1,' out
+check "a collective, its communicator and its ranks" grep -q \
+	'collective,MPI_Allreduce,.*,allreduce,comm 77,0,,4194304,.*Ranks"":""\[0, 1\]' out
+check "one with a request has a track of its own" grep -q \
+	'^0,[0-9]*,0,.*,16777216,.*collective,MPI_Iallreduce,1795917515005100000,2200000,.*,allreduce,comm 77,1,,1024,' out
+check "parts of one rank are made the whole" grep -q 'MPI_Allgather,.*,allgather,comm 77,2,,8192,' out
+check "another communicator" grep -q 'MPI_Bcast,.*,broadcast,comm 78,0,,64,.*root"":0' out
+check "other calls" grep -q ',host_op,MPI_Init,' out
+status 0 "ranks meet" sh -c "'$trace' -q mpi.sqlite | '$BIN/merge' -v -o mpi.merged"
+says "8 collectives and 4 transfers matched, 0 incomplete" "all of them"
+
 echo text >job.nsys-rep
 status 3 "a report that was not exported" "$trace" job.nsys-rep
 says "nsys export --type sqlite" "says how"

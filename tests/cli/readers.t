@@ -103,6 +103,40 @@ says "a pull before the push of its key" "times that cannot be"
 says "pushes without their pulls, or the reverse" "what is missing"
 says "an object that is cut off; what came before it is kept" "a cut file"
 
+mkdir -p job/host0/0 && cp "$corpus/dpro/bps_trace_final.json" job
+cat >job/host0/0/dag.gml <<'EOF'
+graph [
+  directed 1
+  node [ id 0 label "BW.conv1" ]
+  node [ id 4 label "I/O_iterator" ]
+  node [ id 5 label "FW.conv1" ]
+  node [ id 1 label "Comm.0" graphics [ x 1.0 ] ]
+  node [ id 2 label "Comm.1" ]
+  node [ id 3 label "UPDATE_0" ]
+  edge [ source 0 target 1 ]
+  edge [ source 0 target 2 ]
+  edge [ source 1 target 3 ]
+  edge [ source 9 target 3 ]
+  edge [ source 4 target 5 ]
+  edge [ source 2 target 3 weight 1.5 ]
+]
+EOF
+status 0 "a graph of operators beside a trace" "$trace" -v -O csv job/bps_trace_final.json
+says "5 dependencies of operators from job/host0/0/dag.gml" "is read"
+row 7 'comes after"":""BW.conv1 Comm.0+1.MEMCPY_IN_FUSION_BUFFER""' "fused tensors come after what made them, and after their copy"
+row 11 'UPDATE_0,.*comes after"":""Comm.0+1.NCCL_ALLREDUCE Comm.0+1.MEMCPY_OUT_FUSION_BUFFER Comm.0+1""' "an update comes after its tensors"
+for from in "$corpus/dpro" job; do
+	"$trace" -q "$from"/bps_trace_final.json | "$BIN/merge" -q | "$BIN/graph" -q -o after.graph
+	"$BIN/graph" -O text after.graph >"${from##*/}.text"
+done
+check "without it, no wait is known" grep -q '^recorded_waits	0$' dpro.text
+check "with it, they are recorded ones" grep -q '^recorded_waits	15$' job.text
+"$BIN/replay" -O json after.graph >out
+check "and the replay explains the step" grep -q '"unexplained_share":0\.0' out
+echo 'graph [ node [ id' >job/host0/0/dag.gml
+status 0 "a file that is cut off" "$trace" -O csv job/bps_trace_final.json
+says "job/host0/0/dag.gml: no graph of operators in GML" "is left out"
+
 # --- rocprofv3
 reads rocprof rank0.json
 row 1 '^0,0,0,mi0,stream,4242,0,0,0,kernel,gemm(float\*),5000000200000,1500000,,,,2,' "a kernel, its name, stream and launch"

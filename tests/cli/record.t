@@ -55,6 +55,28 @@ check "full mode: NCCL's" test "$(bin2/trace -q -- sh -c "$vars")" = "$TMP/bin2/
 check "light mode: CUDA's too, and the user's plugin is the next one" test \
 	"$(NCCL_PROFILER_PLUGIN=other bin2/trace -q --light -- sh -c "$vars")" = \
 	"$TMP/bin2/libpaceline-nccl.so $TMP/bin2/libpaceline-cuda.so other"
+# that of MPI: not before a sanitizer's, and not where the user leaves it out
+echo 'int x;' >asan.c
+echo '#include <stdio.h>
+#include <stdlib.h>
+int main(void) { char *s = getenv("LD_PRELOAD"); puts(s ? s : "none"); return 0; }' >preload.c
+${CC:-cc} -shared -fPIC -Wl,-soname,libasan.so.8 -o libasan.so.8 asan.c
+${CC:-cc} -o without preload.c
+${CC:-cc} -Wl,--no-as-needed -Wl,-rpath,"$TMP" -o with preload.c -L. -l:libasan.so.8
+: >bin2/libpaceline-mpi.so
+if ! sanitized any; then
+	check "MPI's library is loaded into a program" test \
+		"$(env -u LD_PRELOAD bin2/trace -q -- ./without 2>/dev/null)" = \
+		"$TMP/bin2/libpaceline-mpi.so"
+fi
+status 0 "--no-mpi" env -u LD_PRELOAD bin2/trace -v --no-mpi -- ./without
+holds out '^none$' "leaves it out"
+says 'MPI are not recorded, as --no-mpi says' "which is said"
+status 0 "a program with the address sanitizer" env -u LD_PRELOAD PATH="$TMP:$PATH" bin2/trace -- with
+holds out '^none$' "gets it not"
+says 'with is linked with libasan.so.8, .* calls of MPI are not recorded' "and the reason is said"
+status 2 "--no-mpi without a command" "$trace" --no-mpi plain
+
 CUDA_INJECTION64_PATH=theirs status 0 "another tool" bin2/trace --light -- sh -c "$vars"
 says 'CUDA_INJECTION64_PATH is theirs' "is named"
 holds out ' theirs$' "and stays"
@@ -107,8 +129,20 @@ check "light mode" recorded 5 6 7
 says 'lacks a part' "says what this PyTorch does not have"
 "$trace" -q -O jsonl --step=6 "$dir" 2>/dev/null >light
 holds light '"name":"nn.Module: inner"' "with the calls of modules"
+holds light '"name":"nn.Module: inner.0"' "... in a list, which is not called: with its name"
 holds light '"name":"Linear.forward".*"Input Dims":\[\[4, *8\], *\[4, *8\]\]' "... and their sizes"
 holds light '"kind":"host_op","name":"Optimizer.step"' "and the steps of optimizers"
+cat >product.py <<'EOF'
+import light, sys
+for rows, weight, back in ([64, 100], (100, 512), True), ([64, 100], (100, 512), False), ([8, 4, 9, 9], (4, 3, 3, 3), True):
+    args = {"Input Dims": [rows], "Input type": ["float"]}
+    light.Light.put_product(None, args, weight, back)
+    print(args.get("flops"), args["Input Dims"], len(args["Input type"]))
+EOF
+PYTHONPATH=$SRC/lib/record status 0 "what nodes of the backward pass multiply" python3 product.py
+holds out '^13107200 \[\[64, 100\], \[64, 512\], (512, 100)\] 3$' "the gradients of parameters and input"
+holds out '^6553600 \[\[64, 100\], \[64, 512\]\] 2$' "of parameters alone, where nobody needs that of the input"
+holds out '^None \[\[8, 4, 9, 9\], (4, 3, 3, 3)\] 2$' "no layer of matrices"
 job 0 own 12
 says 'profiler of its own' "the script's profiler goes first"
 check "and nothing is recorded" no test -e "$dir"

@@ -380,4 +380,31 @@ check "--per=phase: all phases sum to the same as all operators" test \
 	"$(awk -F, 'NR > 1 { s += $7 } END { print s }' "$TMP/operator.csv")"
 status 2 "--per with a table" "$BIN/replay" --per=phase --table=steps "$TMP/stacks.graph"
 
+# ---- advice in the words of the framework -------------------------------------------------------
+helps() {
+	sed -n '/^would help/,/^[es]/p' "$TMP/out" | tr -s ' \n' ' ' >"$TMP/advice"
+}
+"$BIN/replay" -q "$TMP/stacks.graph" >"$TMP/out"
+helps
+check "PyTorch: its settings" grep -q 'torch\.\|DDP' "$TMP/advice"
+"$BIN/replay" -q "$SRC/tests/golden/xla/two.xplane.pb.gz" >"$TMP/out"
+helps
+check "JAX: its settings, and not those of PyTorch" sh -c "grep -q 'jax\.' '$TMP/advice' && ! grep -q 'torch\|DDP\|DataLoader' '$TMP/advice'"
+awk 'BEGIN {
+	print "["
+	for (i = 0; i < 6; i++)
+		printf "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":990},\n" \
+			"{\"ph\":\"X\",\"name\":\"FunctionRun\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":800},\n" \
+			"{\"ph\":\"X\",\"name\":\"ExecutorState::Process\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d},\n", \
+			i, 1000 * i, 1000 * i + 5, 1000 * i + 10, 700 + i
+	print "{}]"
+}' >"$TMP/tensorflow.json"
+"$BIN/replay" -q "$TMP/tensorflow.json" >"$TMP/out"
+helps
+check "TensorFlow" sh -c "grep -q 'tf\.function' '$TMP/advice' && ! grep -q 'torch\|DDP' '$TMP/advice'"
+sed 's/FunctionRun/solve/; s/ExecutorState::Process/assemble/; s/ProfilerStep#/my step /' "$TMP/tensorflow.json" >"$TMP/own.json"
+"$BIN/replay" -q "$TMP/own.json" >"$TMP/out"
+helps
+check "a program of no framework" sh -c "grep -q 'fused operations may shorten' '$TMP/advice' && ! grep -q 'torch\|tf\.\|jax' '$TMP/advice'"
+
 done_testing

@@ -365,4 +365,36 @@ for rank in 0 1; do
 	check "... no step gets longer" awk -v p="$(number predicted_period_mean_ns)" -v r="$(number replayed_period_mean_ns)" \
 		'BEGIN { exit !(p <= r && p > 0.9 * r) }'
 done
+# --- a recording of modules alone, as `trace --light -- COMMAND` makes it: the loss is a function, so that only its
+# backward pass is there
+awk 'function event(cat, name, ts, dur, args) {
+	printf ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":%d,\"ts\":%d,\"dur\":%d,\"args\":{%s}}", \
+		cat, name, cat == "python_function" || name !~ /Backward/ ? 1 : 2, ts, dur, args
+}
+BEGIN {
+	printf "{\"schemaVersion\":1,\"deviceProperties\":[],\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":0,\"world_size\":1},\"traceEvents\":[\n"
+	printf "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"tid\":1,\"args\":{\"name\":\"python\"}}"
+	for (i = 0; i < 4; i++) {
+		t = 10000 * i
+		event("user_annotation", "ProfilerStep#" i, t, 9900, "")
+		for (pass = 0; pass < 2; pass++) {
+			b = t + 4000 * pass
+			event("python_function", "nn.Module: head", b + 100, 1000, "")
+			event("cpu_op", "Linear.forward", b + 110, 900 + i, \
+				"\"Input Dims\":[[64,256],[512,256]],\"Input type\":[\"float32\",\"float32\"]")
+			event("cpu_op", "LayerNorm.forward", b + 1120, 100, \
+				"\"Input Dims\":[[64,512],[512]],\"Input type\":[\"float32\",\"float32\"]")
+			event("cpu_op", "NllLossBackward0", b + 1500, 20, "\"Input Dims\":[[]],\"Input type\":[\"float\"]")
+			event("cpu_op", "AddmmBackward0", b + 1600, 1800, \
+				"\"Input Dims\":[[64,512],[512,256]],\"Input type\":[\"float\",\"float\"]")
+		}
+		event("cpu_op", "AdamW.step", t + 8200, 1000, "")
+	}
+	print "\n]}"
+}' >"$TMP/light.json"
+status 0 "batch by 2 of a light recording" "$BIN/replay" --what-if 'batch by 2' "$TMP/light.json"
+holds "$TMP/out" 'the recording has 128 samples a rank and step' "the samples of both passes"
+status 0 "a module of it" "$BIN/replay" --what-if 'scale module=head by 0.5' "$TMP/light.json"
+holds "$TMP/out" '^changed: scale module=head by 0.5 (8 operations)' "its forward passes"
+
 done_testing

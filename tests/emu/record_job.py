@@ -8,7 +8,7 @@ import torch
 
 how, steps = sys.argv[1], int(sys.argv[2])
 one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
-net = torch.nn.Linear(torch.nn.Linear())
+net = torch.nn.Linear(torch.nn.Linear(torch.nn.ModuleList(torch.nn.Linear())))
 scaler = torch.amp.GradScaler()
 
 

@@ -61,11 +61,37 @@ class Tensor:
 pre_forward, post_forward = collections.OrderedDict(), collections.OrderedDict()
 
 
-class Linear:
+class Module:
+    _parameters = {}
+
+    def forward(self, x):
+        raise NotImplementedError
+
+
+class ModuleList(Module):
+    """Of one module, which others call for it."""
+
+    def __init__(self, only):
+        self.only = only
+
+    def named_children(self):
+        return [("0", self.only)]
+
+    def modules(self):
+        return [self] + self.only.modules()
+
+    def __call__(self, x):
+        return self.only(x)
+
+
+class Linear(Module):
     """A module inside another, if it is given one."""
 
     def __init__(self, inner=None):
         self.inner, self._parameters = inner, {"weight": Tensor()}
+
+    def forward(self, x):
+        return x
 
     def named_children(self):
         return [("inner", self.inner)] if self.inner else []
@@ -172,7 +198,7 @@ module("optim", Optimizer=Optimizer)
 module("optim.optimizer",
        register_optimizer_step_pre_hook=register(before),
        register_optimizer_step_post_hook=register(after))
-module("nn", Linear=Linear)
+module("nn", Linear=Linear, Module=Module, ModuleList=ModuleList)
 module("nn.modules")
 module("nn.modules.module",
        register_module_forward_pre_hook=register(pre_forward),

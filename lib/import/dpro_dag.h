@@ -1,0 +1,20 @@
+/* dpro_dag.h - the graph of a model's operators that lies beside the traces of dPRO: dag.gml. */
+#ifndef PL_DPRO_DAG_H
+#define PL_DPRO_DAG_H
+
+#include "import/internal.h"
+
+struct pl_dpro_dag;
+
+/*
+ * The graph in the folder of this trace, or of a worker below it (all workers train one model).
+ * NULL: there is none, or (with err->code) a failure. A file that is no graph is reported and left
+ * out.
+ */
+struct pl_dpro_dag *pl_import_dpro_dag(const char *trace, struct pl_report *r, struct pl_err *err);
+void pl_import_dpro_dag_free(struct pl_dpro_dag *d); /* NULL is allowed */
+/* The i-th operator that the one with this label comes after; NULL: there are no more. */
+const char *pl_import_dpro_before(const struct pl_dpro_dag *d, const char *label, size_t n,
+				  size_t i);
+
+#endif
