@@ -355,7 +355,7 @@ static int try_workers(struct report *r, struct advice_row *row, struct pl_err *
 		 : r->framework == TENSORFLOW
 			 ? "batches that are read beside the job: prefetch and "
 			   "num_parallel_calls=%d of tf.data"
-			 : "batches that are read beside the job: by %d workers",
+			 : "batches that are read beside the job; processes that read: %d",
 		 n);
 	snprintf(row->change, sizeof(row->change), "loader-workers %d", n);
 	return 0;
