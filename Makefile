@@ -346,7 +346,7 @@ $(RECORD_LIBS): $(RECORD_OBJ)
 FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c)))
 $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $< $(LDFLAGS)
+	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $< $(LDFLAGS) -lm
 $(BUILD)/emu/fake_cuda.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 # their declarations are held against NVIDIA's where these are
 $(patsubst %,$(BUILD)/tests/unit/%_test.o,cupti_layout cuda_cudnn): FLAGS += $(CUDA_C)

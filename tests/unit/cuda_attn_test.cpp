@@ -20,21 +20,14 @@ typedef std::vector<float> numbers;
 static uint64_t seed = 11;
 static bool hopper; /* with wgmma */
 
-/* Are races looked for? That takes its time, and orders do not matter to it. */
-static bool raced(void)
-{
-#ifdef PL_EMU
-	return emu_told;
-#else
-	return false;
-#endif
-}
-
-/* A sanitizer takes many times as long, and a second order shows it the same accesses. */
-#ifdef __SANITIZE_ADDRESS__
+/* A sanitizer and the search for races take many times as long, and a second order shows them the
+ * same accesses. */
+#if defined(__SANITIZE_ADDRESS__)
 #define ONCE true
+#elif defined(PL_EMU)
+#define ONCE emu_told
 #else
-#define ONCE raced()
+#define ONCE false
 #endif
 
 static void random_order(void)
