@@ -283,7 +283,7 @@ static void fairness(void)
 
 	for (int round = 0; round < CASES(240); round++)
 		one_fairness(&seed, round, &within, &beyond);
-	ok(within.unlike <= 1 && within.checks > 1000,
+	ok(within.unlike <= 1 && within.checks > CASES(1000),
 	   "adsp: commits differ by at most %llu at %llu checkpoints, in spite of a slow-down",
 	   (unsigned long long)within.unlike, (unsigned long long)within.checks);
 	ok(beyond.unlike <= 2 && beyond.notes == beyond.rounds,
