@@ -273,8 +273,7 @@ const struct pl_object_member *pl_objects_find(const struct pl_object *o, uint64
 					       const char *key, size_t n)
 {
 	for (const struct pl_object_member *m = o->m, *end = m + o->n; m < end; m++)
-		if (m->head == head && m->n_key == n &&
-		    (n <= 8 || !memcmp(m->key + 8, key + 8, n - 8)))
+		if (m->head == head && m->n_key == n && (n <= 8 || !memcmp(m->key, key, n)))
 			return m;
 	return NULL;
 }

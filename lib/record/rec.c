@@ -275,7 +275,6 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 	t.device = device;
 	t.stream = stream;
 	t.rank = t.psort = r->rank;
-	t.sort = (int32_t)r->seg.n_tracks;
 	t.coord[PL_COORD_DP] = r->rank;
 	t.host = r->host;
 	t.pid = r->pid;
@@ -283,6 +282,7 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 	t.tid = number;
 	t.name = text;
 	pthread_mutex_lock(&r->lock);
+	t.sort = (int32_t)r->seg.n_tracks;
 	for (uint32_t i = 0; i < r->seg.n_tracks && id == PL_NONE; i++) {
 		const struct pl_track *x = &r->seg.track[i];
 

@@ -111,14 +111,18 @@ static void test_far_and_fast(double *s)
 {
 	static const char *const transport[] = { "tcp", "shm" };
 	struct pl_link_shape link[] = { { -1, -1, 0.5, 8000000, false } };
+	double most = 0.032;
 
+#ifdef __SANITIZE_THREAD__ /* copies take longer than the link */
+	most = 0.048;
+#endif
 	for (int i = 0; i < 2; i++) {
 		struct pl_world_opts o = { .transport = transport[i],
 					   .shape = link,
 					   .n_shapes = 1 };
 
 		ok(shaped_least(&o, s), "%s: a fast link to far away", transport[i]);
-		ok(s[0] > 0.0163 && s[0] < 0.032, "%s: ... has its rate (%.1f ms)", transport[i],
+		ok(s[0] > 0.0163 && s[0] < most, "%s: ... has its rate (%.1f ms)", transport[i],
 		   s[0] * 1e3);
 	}
 }

@@ -287,7 +287,8 @@ static void test_everything(uint32_t *checksum)
 
 			if (t.hosts && n < 3)
 				continue;
-			if (n > 3) /* each algorithm has its rounds; the largest sizes have been there */
+			if (n > 3) /* each algorithm has its rounds; the largest sizes have been
+				      there */
 				t.most = 20011;
 #ifdef __SANITIZE_THREAD__ /* twenty times as slow */
 			t.most = 4097;
