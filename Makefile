@@ -6,7 +6,7 @@
 #
 # Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
 # SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 WITH_SQLITE=0|1 CUDA=0|1
-# QUICK=1 (builds sooner what only tests without a GPU need) DEBUG=-g DEPS=0 (install no packages).
+# QUICK=1 (for tests without a GPU: kernels are not optimized) DEBUG=-g DEPS=0 (install no packages).
 
 -include config.mk
 
@@ -96,7 +96,7 @@ $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(
 endif
 
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Werror
-# -fPIC: what programs and shared objects both have is compiled once
+# -fPIC: programs and shared objects share objects, so that a source is compiled once
 FLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
 	-Ilib -I$(BUILD) -MMD -MP -pthread $(FOUND_CFLAGS)
 # what nobody calls is left out of a program: 5 % of run

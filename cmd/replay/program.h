@@ -135,8 +135,8 @@ struct trust {
 	/* The same for the first line of the report. It states the mean period if steps overlap. */
 	double first_low, first_high;
 	/* By how much a changed step may be shorter and longer because the durations of the graph
-	 * are predictions; 0: they are not. This is part of the interval of the step, not of that
-	 * of what changes gain. */
+	 * are predictions; 0: they are not. It widens the interval of the step, and leaves the
+	 * interval of the gain as it is. */
 	double less_ns, more_ns;
 };
 
@@ -308,7 +308,7 @@ void note_sizes(struct trust *t, size_t estimated, size_t n);
  * operations shorter, or the reverse. */
 int find_interval(struct report *r, struct pl_err *err) PL_MUST;
 /* How far the ends of the interval of a predicted step are from it, ns, below 0 and above. `share`:
- * the end of the interval of what changes gain, of a step that takes replayed_ns. */
+ * that end of the interval of the gain, as a share of replayed_ns, the replayed step. */
 double low_ns(const struct report *r, double share, double replayed_ns);
 double high_ns(const struct report *r, double share, double replayed_ns);
 /* What such a change saves, and the interval. */

@@ -18,7 +18,7 @@ struct inspector {
 	bool any, inferred;
 };
 
-/* Lines that do not say it are of what those before them said. */
+/* The value of a key; a line without the key has the value of the line before. */
 static void copy(const struct pl_object *o, const char *key, char *to, size_t size)
 {
 	if (pl_objects_get(o, key))

@@ -1,8 +1,8 @@
 /*
- * The rows of a whole table of an SQLite database, from its pages: SQLite's own interpreter takes
- * longer for them than what becomes of them. The format is that of "Database File Format" of
- * SQLite's documentation: a table is a B-tree, whose leaves hold a record for each row; what does
- * not fit into a leaf continues on a list of pages.
+ * The rows of a whole table of an SQLite database, from its pages. SQLite's own interpreter takes
+ * longer to read the rows than an importer takes to use them. SQLite's documentation has the format
+ * under "Database File Format": a table is a B-tree, whose leaves hold a record for each row; what
+ * does not fit into a leaf continues on a list of pages.
  *
  * Memory: a window of the file, one page for each level of the tree, and the longest record.
  */

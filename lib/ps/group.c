@@ -3,9 +3,9 @@
  *
  * The ranks of a group are a world. In each step they sum their gradients (dp/dp.h) and take the
  * same step of their optimizers, so they hold the same bits. The first one leads: it has the
- * session with the servers (client.c), and says before each turn of all what it is: a step, the sum
- * of what was counted for a commit, the weights of a reply, or the end. Each word is one broadcast
- * of a few bytes. The weights of a reply are one more, O(numbers).
+ * session with the servers (client.c). Before each turn it says what all ranks do next: take a
+ * step, sum their counts for a commit, take the weights of a reply, or end. This is one broadcast
+ * of a few bytes. The weights of a reply are another one, O(numbers).
  *
  * While the leader waits for a reply, the others wait for its next word, as long as it waits.
  */

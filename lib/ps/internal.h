@@ -2,9 +2,9 @@
 #ifndef PL_PS_INTERNAL_H
 #define PL_PS_INTERNAL_H
 
-#include "comm/endpoint.h"
 #include <stdatomic.h>
 
+#include "comm/endpoint.h"
 #include "core/pool.h"
 #include "dp/dp.h"
 #include "ps/protocol.h"
