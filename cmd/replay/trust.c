@@ -18,12 +18,15 @@
  *	- the scatter of the ranks, where the job gets another number of ranks;
  *	- what the profiler costs, which the prediction leaves out (profiler.c).
  *
+ * One more part counts where the real change is less than predicted: what other groups of sharded
+ * parameters, or communication of threads beside computation, may not save.
+ *
  * Two more parts count where the real change is greater than predicted:
  *
  *	- time that the changes leave as it is, but of which any share may follow them, or be the
  *	  profiler's own (unchanged_time());
  *	- communication of threads that the changes take away, because it took time from
- * computation.
+ *	  computation.
  */
 #include <math.h>
 
@@ -489,8 +492,8 @@ struct of_path {
 	double follows; /* how much more the step changes if all that stays beside changes follows
 			 * them or, which is the same, does not exist */
 	double comm;	/* communication of threads that the changes take away */
-	double moved;	/* ... by moving it beside computation, from which it takes time */
 	double wrong;	/* share of the change that may be wrong */
+	double less;	/* likewise, that may not come */
 };
 
 /* now: of the predicted run. stays: unchanged_time(). */
@@ -563,7 +566,7 @@ static void bounds(double ratio, const struct of_path *path, double squares, dou
 
 	squares += square(PL_SELFTEST_MODEL * ratio) + square(PL_SELFTEST_HOST * path->threads) +
 		   square(path->wrong * change) + square(path->doubtful);
-	less = sqrt(squares + square(PL_SELFTEST_HOST_COMM * path->moved));
+	less = sqrt(squares + square(path->less * change));
 	more = sqrt(squares + square(PL_SELFTEST_UNKNOWN_SHARE * path->follows) +
 		    square(PL_SELFTEST_HOST_COMM * path->comm));
 	*low = fmax(ratio < 1 ? -more : -less, -ratio);
@@ -619,7 +622,9 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 	struct of_path path;
 
 	look_at_path(r, now, stays, fabs(ratio - 1), &path);
-	path.moved = b->overlapped ? path.comm : 0;
+	path.less = (b->overlapped || b->wrapped) && r->trust.path.host_comm > 0
+			    ? PL_SELFTEST_LESS_BY_HOSTS
+			    : 0;
 	path.wrong = !b->in_other_parts	  ? PL_SELFTEST_CHANGE
 		     : now->host_comm > 0 ? PL_SELFTEST_CARRIED_BY_HOSTS
 					  : PL_SELFTEST_CARRIED_BY_DEVICES;

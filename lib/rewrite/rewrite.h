@@ -70,6 +70,7 @@ struct pl_rewrite_basis {
 			    * another network */
 	bool in_other_parts; /* likewise, in other buckets or by another algorithm */
 	bool overlapped;     /* communication runs beside computation that waited for it */
+	bool wrapped;	     /* sharded parameters have other groups */
 	bool at_once;	     /* ... and that may need its result at once */
 	uint32_t ranks;	     /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */

@@ -26,6 +26,13 @@ for per in 2 3 4; do
 	steps predicted_ns per1 --what-if "wrap layers=$per" >"$TMP/got"
 	check "wrap layers=$per: within 0.7 % of the job that has it" alike 0.007 "$TMP/got" "$TMP/per$per/truth"
 done
+for change in 'wrap layers=all' 'prefetch 1'; do
+	"$BIN/replay" -q --no-worth -O csv --table=steps --what-if "$change" "$TMP/per1/graph" >"$TMP/got"
+	check "$change: threads may gain 0.4 less than predicted" awk -F , '
+		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ gain = $at["replayed_ns"] - $at["predicted_ns"]; few += !(gain > 0 && $at["predicted_hi_ns"] > $at["predicted_ns"] + 0.39 * gain) }
+		END { exit few || NR < 2 }' "$TMP/got"
+done
 steps predicted_ns per2 --what-if "wrap layers=2" >"$TMP/got"
 check "wrap counts the groups of the job: two times two layers" alike 0.007 "$TMP/got" "$TMP/per4/truth"
 for per in 1 2 4; do

@@ -26,8 +26,8 @@ static void run_kernels(const char *name, bool half)
 	battery.many = emu_table_open(half, 1000000);
 	battery.again = "the same in any order of blocks and threads";
 	battery.half = half;
-	battery.rounds = emu_table_watched() ? 8 : 16; /* as it takes its time */
-	battery.half_rounds = 4;
+	battery.rounds = emu_table_watched() ? 8 : CASES(16); /* as it takes its time */
+	battery.half_rounds = CASES(4);
 	battery.alloc = host_alloc;
 	battery.free = free;
 	run_battery(name, "gemm, dense, attn");

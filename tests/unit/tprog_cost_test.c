@@ -302,8 +302,8 @@ out:
 
 int main(void)
 {
-	test_models();
+	ALONE(test_models());
 	test_tune();
-	test_choose();
+	ALONE(test_choose());
 	return done_testing();
 }
