@@ -185,6 +185,8 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 		pl_lang_write(&w, &st);
 		pl_write_char(&w, '\n');
 	}
+	if (!p->n_rw) /* a reader who looks for changes sees that none was lost */
+		pl_write_text(&w, "# no change is proposed\n");
 	pl_lang_end(&st);
 	pl_buf_fini(&line);
 	return pl_write_end(&w, err);
