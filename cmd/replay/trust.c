@@ -528,7 +528,8 @@ static bool has_rewrite(const struct report *r, unsigned op)
 /* Does the prediction have other ranks? Of one rank of a job, the basis does not say how many. */
 static bool has_other_ranks(const struct report *r)
 {
-	return r->basis.ranks > 0 || has_rewrite(r, PL_RW_RANKS);
+	return r->basis.ranks > 0 ? (int64_t)r->basis.ranks != r->g.n_ranks
+				  : has_rewrite(r, PL_RW_RANKS);
 }
 
 /* How much the ranks differ in their work, where the prediction has other ranks. One rank does not

@@ -24,6 +24,7 @@ struct groups {
 	const struct report *r;
 	struct group *v;
 	size_t n, cap;
+	struct pl_intern keys; /* of groups, by number */
 };
 
 static void add_rank(struct group *x, int32_t rank)
@@ -45,23 +46,21 @@ static void sort_ranks(struct group *x)
 		pl_compare_i32);
 }
 
-static bool same_ranks(const struct group *x, const struct group *y)
-{
-	return x->n_ranks == y->n_ranks &&
-	       !memcmp(x->rank, y->rank,
-		       pl_min_size(x->n_ranks, PL_LEN(x->rank)) * sizeof(*x->rank));
-}
-
 /* Adds the wait `x` of a step to the group of its place. */
 static int add(struct groups *g, const struct group *x, uint32_t step, bool by_rank,
 	       struct pl_err *err)
 {
-	struct group *y;
-	size_t k = 0;
+	struct group key, *y;
+	pl_id k;
 
-	while (k < g->n && (g->v[k].what != x->what || g->v[k].at != x->at ||
-			    (by_rank && !same_ranks(&g->v[k], x))))
-		k++;
+	memset(&key, 0, sizeof(key)); /* equal in every byte: of one place */
+	key.what = x->what;
+	key.at = x->at;
+	if (by_rank) {
+		memcpy(key.rank, x->rank, sizeof(key.rank));
+		key.n_ranks = x->n_ranks;
+	}
+	PL_CHECK(pl_intern_add(&g->keys, (const char *)&key, sizeof(key), &k, err));
 	if (k == g->n) {
 		struct group new = *x;
 
@@ -255,6 +254,7 @@ int find_waits(struct report *r, const struct pl_path *p, struct pl_err *err)
 			PL_TRY(say(&g, &g.v[i], &r->wait[r->n_waits++], err));
 out:
 	pl_free(g.v);
+	pl_intern_fini(&g.keys);
 	return rc;
 }
 

@@ -251,8 +251,8 @@ static double factor(struct overlap_fit *b, bool threads)
 	for (size_t i = 0; i < b->n_clusters; i++) {
 		double x = lost(all, &b->cluster[i]), d = x - mean;
 
-		if (isnan(x)) /* one rank in one step is all there is */
-			return threads && all->v[COVERED] > 0 ? 1 / (1 - THREADS) : 1;
+		if (isnan(x)) /* nothing overlaps, or in one step of one rank alone */
+			return threads ? 1 / (1 - THREADS) : 1;
 		mean += d / (double)++n;
 		square += d * (x - mean);
 	}

@@ -308,16 +308,26 @@ static void emit_wait(struct flat *f, struct op *op)
 		      });
 }
 
-/* Phase, module and work of an operation that is about to be put on the stack. */
-static void push_context(struct flat *f, struct op *op)
+/* Puts an operation on the stack, with its phase, module and work. A step goes below operations
+ * that began in the step before and end inside it. */
+static void push(struct flat *f, struct op *op)
 {
 	const struct range *range =
 		pl_derive_range_at(&f->b->resource[f->res], &f->ranges, op->start);
-	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
-	struct context *x = &f->context[f->depth];
-	uint8_t phase = f->depth ? f->stack[f->depth - 1]->phase : 0;
+	const struct context *outer;
+	struct context *x;
+	uint8_t phase;
 	uint32_t work = op->kind == PL_K_HOST_OP ? pl_derive_work(f->b, op) : PL_NONE;
+	int d = f->depth++;
 
+	for (; d && op->kind == PL_K_STEP && f->stack[d - 1]->end < op->end; d--) {
+		f->stack[d] = f->stack[d - 1];
+		f->context[d] = f->context[d - 1];
+	}
+	f->stack[d] = op;
+	outer = d ? &f->context[d - 1] : NULL;
+	x = &f->context[d];
+	phase = d ? f->stack[d - 1]->phase : 0;
 	/* a step can begin with a range that ends long before it, or inside one that ends the step
 	 * before, such as that of the optimizer */
 	if (range && (!phase || range->phase == PL_PH_COMM) &&
@@ -367,8 +377,7 @@ static void one_op(struct flat *f, struct op *op)
 			MAX_DEPTH);
 		return;
 	}
-	push_context(f, op);
-	f->stack[f->depth++] = op;
+	push(f, op);
 	if (kind == PL_K_RUNTIME) {
 		emit(f, op->end, true);
 		add_call(f, op, type);

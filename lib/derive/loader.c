@@ -27,8 +27,9 @@ static const char workers[] = "enumerate(DataLoader)#_MultiProcessing";
 
 /* A wait for a batch. */
 struct fetch {
-	uint32_t node; /* the longest piece of its operation */
-	pl_ns end;
+	uint32_t first, node; /* pieces of its operation: the longest, and what touches it where
+			       * steps end inside the wait */
+	pl_ns dur, end;
 	bool waits; /* for workers that are too slow */
 };
 
@@ -42,6 +43,31 @@ static uint32_t longest_piece(const struct builder *b, const struct op *op)
 	return best;
 }
 
+/* Is node i a piece of the operation of x that ends where its first piece begins, or begins where
+ * its last one ends? Only marks of steps are between them. */
+static bool touches(const struct builder *b, const struct fetch *x, uint32_t i)
+{
+	return b->node[i].name == b->node[x->node].name &&
+	       (pl_derive_end(b, i) == b->node[x->first].start ||
+		b->node[i].start == pl_derive_end(b, x->node));
+}
+
+static struct fetch fetch_of(const struct builder *b, const struct op *op)
+{
+	uint32_t piece = longest_piece(b, op);
+	struct fetch x = { .first = piece, .node = piece };
+
+	for (uint32_t i = piece; i-- > op->node;)
+		if (touches(b, &x, i))
+			x.first = i;
+	for (uint32_t i = piece + 1; i <= op->last; i++)
+		if (touches(b, &x, i))
+			x.node = i;
+	x.end = pl_derive_end(b, x.node);
+	x.dur = x.end - b->node[x.first].start;
+	return x;
+}
+
 static void list_fetches(struct builder *b, const struct resource *resource, struct fetch **v,
 			 size_t *n)
 {
@@ -50,15 +76,12 @@ static void list_fetches(struct builder *b, const struct resource *resource, str
 	for (uint32_t i = 0; i < resource->n; i++) {
 		const struct op *op = &resource->op[i];
 		const struct pl_events *e = b->t->seg[op->seg];
-		uint32_t node;
 
 		if (op->kind != PL_K_DATA || op->node == PL_NONE ||
 		    strncmp(pl_intern_get(&e->seg.str, e->name[op->ev]), workers,
 			    sizeof(workers) - 1) != 0)
 			continue;
-		node = longest_piece(b, op);
-		PL_DERIVE_ADD(b->err, *v, *n, cap,
-			      (struct fetch){ .node = node, .end = pl_derive_end(b, node) });
+		PL_DERIVE_ADD(b->err, *v, *n, cap, fetch_of(b, op));
 	}
 }
 
@@ -98,10 +121,10 @@ static pl_ns find_slow(const struct builder *b, struct fetch *v, size_t n)
 	for (size_t i = 0; i < n && n > 1; i++) {
 		pl_ns between = i ? v[i].end - v[i - 1].end : v[1].end - v[0].end;
 
-		v[i].waits = b->node[v[i].node].dur > between / WAIT_SHARE;
+		v[i].waits = v[i].dur > between / WAIT_SHARE;
 		if (!i || !v[i].waits || !v[i - 1].waits)
 			continue;
-		wait[batches] = (double)b->node[v[i].node].dur;
+		wait[batches] = (double)v[i].dur;
 		time[batches++] = (double)between;
 		sum += (double)between;
 	}
@@ -112,22 +135,32 @@ out:
 	return slow ? (pl_ns)(sum / (double)batches) : 0;
 }
 
-/* A batch that takes `dur` and is there at the end of the wait. Returns its node. */
+/* A batch that takes `dur` and is there at the end of the wait. Each piece of the wait waits for
+ * its part of the batch. Returns its last node. */
 static uint32_t add_batch(struct builder *b, uint32_t res, const struct resource *thread,
 			  const struct fetch *x, pl_ns dur, uint32_t before)
 {
-	struct node n = b->node[x->node];
+	pl_ns from = x->end - dur;
 	uint32_t id;
 
-	n.res = res;
-	n.role = PL_RO_HOST;
-	n.flags = PL_NF_INFERRED;
-	n.start = x->end - dur;
-	n.dur = dur;
-	id = pl_derive_node(b, &n);
-	pl_derive_edge(b, before, id, PL_E_SEQ);
-	pl_derive_split(b, thread, x->node, 0, x->end, id);
-	return id;
+	for (uint32_t i = x->first; i <= x->node; i++) {
+		struct node n = b->node[i];
+		pl_ns end = n.start + n.dur;
+
+		if (n.name != b->node[x->node].name)
+			continue;
+		n.res = res;
+		n.role = PL_RO_HOST;
+		n.flags = PL_NF_INFERRED;
+		n.start = pl_min_i64(from, end);
+		n.dur = end - n.start;
+		from = end;
+		id = pl_derive_node(b, &n);
+		pl_derive_edge(b, before, id, PL_E_SEQ);
+		pl_derive_split(b, thread, i, 0, end, id);
+		before = id;
+	}
+	return before;
 }
 
 static uint32_t new_resource(struct builder *b, uint32_t thread)

@@ -4,6 +4,7 @@
  * width below which events are merged doubles. Two passes as a rule, O(events) each.
  */
 #include "report/svg.h"
+#include "io/json.h"
 #include "io/write.h"
 
 #define LEFT   128 /* pixels, as all of these */
@@ -42,22 +43,27 @@ static double at(const struct drawing *d, pl_ns t)
 	return LEFT + WIDTH * (double)(t - d->from) / (double)(d->to - d->from);
 }
 
-/* Text of XML; bytes that XML 1.0 forbids and cut characters become '?'. `most`: of characters. */
+/* Text of XML; characters that XML 1.0 forbids and malformed ones become '?'. `most`: of
+ * characters. */
 static void put_text(struct pl_writer *w, const char *s, size_t most)
 {
-	for (size_t n = 0; *s && n < most; n++) {
-		unsigned char c = (unsigned char)*s;
-		size_t more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc2 ? 1 : 9, k;
+	const char *end = s + strlen(s);
+	size_t k;
 
-		for (k = 0; k < more && more < 9 && (s[k + 1] & 0xc0) == 0x80; k++)
-			;
+	for (size_t n = 0; s < end && n < most; n++, s += k) {
+		unsigned char c = (unsigned char)*s;
+		bool whole;
+
+		k = pl_json_utf8((const unsigned char *)s, (const unsigned char *)end);
+		whole = k && strncmp(s, "\xef\xbf\xbe", 3) != 0 &&
+			strncmp(s, "\xef\xbf\xbf", 3) != 0;
 		if (c == '&' || c == '<' || c == '>' || c == '"')
 			pl_write_format(w, "&#%d;", c);
-		else if (c < 0x20 || c == 0x7f || k < more)
+		else if (!whole || c < 0x20 || c == 0x7f)
 			pl_write_char(w, '?');
 		else
-			pl_write(w, s, more + 1);
-		s += k < more ? 1 : more + 1;
+			pl_write(w, s, k);
+		k = k ? k : 1;
 	}
 }
 

@@ -365,8 +365,8 @@ static void tell_slow_link(struct words *w)
 	size_t at = 6;
 
 	if (who < 0) {
-		snprintf(ranks, sizeof(ranks), "rank %d - rank %d", (int)((-1 - who) >> 20),
-			 (int)((-1 - who) & 0xfffff));
+		snprintf(ranks, sizeof(ranks), "rank %d - rank %d", (int)((-1 - who) >> 31),
+			 (int)((-1 - who) & INT32_MAX));
 	} else {
 		for (uint32_t i = 0; i < g->group[who].n && at < sizeof(ranks) - 12; i++)
 			at += (size_t)snprintf(ranks + at, sizeof(ranks) - at, "%s%u", i ? "," : "",
@@ -574,6 +574,13 @@ static int study_init(struct verdict_study *x, struct pl_err *err)
 	PL_CHECK(pl_alloc(&x->rank_of, g->n_res, sizeof(*x->rank_of), err));
 	PL_CHECK(pl_alloc(&x->cell, n * g->n_steps, sizeof(*x->cell), err));
 	PL_CHECK(pl_alloc(&x->tail, g->n_steps, sizeof(*x->tail), err));
+	PL_CHECK(pl_alloc(&x->first_alike, g->n_shapes, sizeof(*x->first_alike), err));
+	PL_CHECK(pl_alloc(&x->next_alike, g->n_steps, sizeof(*x->next_alike), err));
+	memset(x->first_alike, 0xff, g->n_shapes * sizeof(*x->first_alike));
+	for (size_t k = g->n_steps; k-- > 0;) {
+		x->next_alike[k] = x->first_alike[g->step[k].shape];
+		x->first_alike[g->step[k].shape] = (uint32_t)k;
+	}
 	for (size_t i = 0; i < n * g->n_steps; i++)
 		x->cell[i] = (struct verdict_cell){ 0, INT64_MIN };
 	for (size_t i = 0; i < n; i++) {
@@ -601,6 +608,8 @@ static void study_fini(struct verdict_study *x)
 	pl_free(x->rank_of);
 	pl_free(x->cell);
 	pl_free(x->tail);
+	pl_free(x->first_alike);
+	pl_free(x->next_alike);
 	pl_free(x->transfers);
 	pl_intern_fini(&x->sizes);
 	pl_intern_fini(&x->pairs);

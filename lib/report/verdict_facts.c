@@ -31,7 +31,7 @@ int64_t pl_verdict_who(const struct pl_graph *g, const struct pl_shape *sh, uint
 	int64_t rank = pl_node_rank(g, sh, node), peer = sh->peer ? sh->peer[node] : -1;
 
 	if (peer >= 0 && rank >= 0 && pl_node_coll(sh, node) >= PL_COLL_SEND)
-		return -1 - (pl_min_i64(rank, peer) << 20 | pl_max_i64(rank, peer));
+		return -1 - (pl_min_i64(rank, peer) << 31 | pl_max_i64(rank, peer));
 	if (c && c->group != PL_NONE)
 		return c->group;
 	return sh->group[node] == PL_NONE ? INT64_MIN : (int64_t)sh->group[node];
@@ -41,7 +41,7 @@ int64_t pl_verdict_who(const struct pl_graph *g, const struct pl_shape *sh, uint
 static bool crosses_hosts(const struct pl_graph *g, int64_t who)
 {
 	const struct pl_ggroup *group = who >= 0 ? &g->group[who] : NULL;
-	uint32_t pair[2] = { (uint32_t)((-1 - who) >> 20), (uint32_t)((-1 - who) & 0xfffff) };
+	uint32_t pair[2] = { (uint32_t)((-1 - who) >> 31), (uint32_t)((-1 - who) & INT32_MAX) };
 	const uint32_t *rank = group ? &g->group_rank[group->rank] : pair;
 	pl_id host = PL_NONE;
 

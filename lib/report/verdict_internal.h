@@ -43,7 +43,7 @@ struct verdict_tail {	   /* of a step: what the path does behind the backward pa
 struct verdict_transfers { /* of one group or pair of ranks, of one kind and size */
 	uint32_t size;	   /* which kind and size */
 	bool compared;	   /* its group or pair is */
-	int64_t who;	   /* a group, or -1 - (a << 20 | b) for the ranks a < b */
+	int64_t who;	   /* a group, or -1 - (a << 31 | b) for the ranks a < b */
 	pl_ns ns;
 	uint64_t n;
 };
@@ -61,6 +61,8 @@ struct verdict_study {
 	uint32_t *rank_of;	   /* by resource: place in g->rank, PL_NONE */
 	struct verdict_cell *cell; /* [step][rank] */
 	struct verdict_tail *tail; /* [step] */
+	/* The steps of a shape: the first, by shape, and the one after each, PL_NONE: no more. */
+	uint32_t *first_alike, *next_alike;
 	pl_ns usual_tail;
 	size_t long_tails;    /* that something unusual makes long */
 	pl_ns lost;	      /* operations lose up to this time: see verdict_pauses.c */

@@ -15,11 +15,11 @@
  * of MOST there are. */
 static size_t in_steps(const struct verdict_study *x, size_t step, uint32_t node, int64_t *v)
 {
+	uint32_t k = x->first_alike[x->g->step[step].shape];
 	size_t n = 0;
 
-	for (size_t k = 0; k < x->g->n_steps && n < MOST; k++)
-		if (x->g->step[k].shape == x->g->step[step].shape)
-			v[n++] = x->g->step[k].dur[node];
+	for (; k != PL_NONE && n < MOST; k = x->next_alike[k])
+		v[n++] = x->g->step[k].dur[node];
 	pl_sort(v, n, sizeof(*v), pl_compare_i64);
 	return n;
 }

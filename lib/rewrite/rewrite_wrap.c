@@ -9,7 +9,7 @@
  * On the edit the communication that stays takes the time of all of them together, less what the
  * fitted line says that fewer of them save: the latency. The others take no time, nobody waits for
  * their members, and their calls take no time. What the host does around them, such as copies in
- * and out, depends on the parameters and stays. O(nodes) for each step's groups.
+ * and out, depends on the parameters and stays. O(n log n) in transfers.
  *
  * Groups cannot be divided: the recording does not say which operation needs which parameter.
  */
@@ -22,7 +22,6 @@ struct wrap {
 	uint32_t *into; /* [comm]: the one that carries it; PL_NONE: it stays as it is */
 	double *share;	/* [comm]: of the time of all that it carries */
 	double *whole;	/* [comm]: the time of all that it carries by the fit */
-	double *sum;	/* [comm][rank]: recorded times of all that it carries */
 	bool differ;	/* ranks have other groups for the same communication */
 };
 
@@ -103,13 +102,13 @@ static uint32_t wrapped(const struct rw_groups *x, const struct rw_pass *p, int6
 
 /* ---- the edit -------------------------------------------------------------------------------- */
 
-static size_t place(const struct wrap *w, uint32_t comm, uint32_t node)
-{
-	const struct pl_edit *e = w->r->e;
-
-	return (size_t)comm * (size_t)e->g->n_ranks +
-	       pl_graph_rank_index(e->g, e->res[e->node[node].res].rank);
-}
+/* A recorded transfer that changes. */
+struct transfer {
+	uint32_t into; /* the communication that carries it */
+	int32_t rank;
+	uint32_t node;
+};
+PL_COMPARATOR(by_carrier, struct transfer, into, rank, node);
 
 /* Is it the arrival or the transfer of a communication that changes? */
 static bool changes(const struct wrap *w, uint32_t node, unsigned role)
@@ -172,31 +171,53 @@ static void leave_out(struct pl_rewriter *r, uint32_t arrive, bool needed)
 	}
 }
 
-/* The time of a communication for several groups: of the parts together, as recorded, or what the
- * fit says where it is less. Recorded parts took longer beside computation. */
-static pl_ns time_of(const struct wrap *w, uint32_t transfer)
+/* The transfers of a rank that one communication carries take no time, but for its own. That takes
+ * the time of all of them, as recorded, or what the fit says where it is less: recorded parts took
+ * longer beside computation. */
+static void carry(const struct wrap *w, const struct transfer *t, size_t n)
 {
-	uint32_t comm = w->r->e->node[transfer].comm;
+	struct pl_rewriter *r = w->r;
+	double sum = 0;
 
-	return llround(fmin(w->sum[place(w, comm, transfer)] * w->share[comm], w->whole[comm]));
+	for (size_t i = 0; i < n; i++)
+		sum += (double)r->e->node[t[i].node].dur;
+	for (size_t i = 0; i < n; i++)
+		rw_set_dur(r, t[i].node,
+			   r->e->node[t[i].node].comm == t->into
+				   ? llround(fmin(sum * w->share[t->into], w->whole[t->into]))
+				   : 0);
 }
 
-static void carry_out(const struct wrap *w)
+static int carry_out(const struct wrap *w, struct pl_err *err)
 {
 	struct pl_rewriter *r = w->r;
 	const struct pl_edit *e = r->e;
+	struct transfer *v = NULL, t;
+	size_t n = 0, cap = 0;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < r->n_recorded; i++)
-		if (changes(w, i, PL_RO_TRANSFER) && w->into[e->node[i].comm] != GONE)
-			w->sum[place(w, w->into[e->node[i].comm], i)] += (double)e->node[i].dur;
+	for (uint32_t i = 0; i < r->n_recorded; i++) {
+		if (!changes(w, i, PL_RO_TRANSFER))
+			continue;
+		t = (struct transfer){ w->into[e->node[i].comm], e->res[e->node[i].res].rank, i };
+		PL_TRY(pl_append(&v, &n, &cap, &t, sizeof(t), err));
+	}
+	pl_sort(v, n, sizeof(*v), by_carrier);
+	for (size_t i = 0, k; i < n; i += k) {
+		for (k = 1; i + k < n && v[i + k].into == v[i].into && v[i + k].rank == v[i].rank;
+		     k++)
+			;
+		carry(w, &v[i], k);
+	}
 	for (uint32_t i = 0; i < r->n_recorded; i++) {
 		uint32_t comm = e->node[i].comm;
 
 		if (changes(w, i, PL_RO_ARRIVE) && w->into[comm] != comm)
 			leave_out(r, i, w->into[comm] != GONE);
-		if (changes(w, i, PL_RO_TRANSFER))
-			rw_set_dur(r, i, w->into[comm] == comm ? time_of(w, i) : 0);
 	}
+out:
+	pl_free(v);
+	return rc;
 }
 
 static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -217,7 +238,6 @@ static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	PL_TRY(pl_alloc(&w.into, r->e->n_comms, sizeof(*w.into), err));
 	PL_TRY(pl_alloc(&w.share, r->e->n_comms, sizeof(*w.share), err));
 	PL_TRY(pl_alloc(&w.whole, r->e->n_comms, sizeof(*w.whole), err));
-	PL_TRY(pl_alloc(&w.sum, r->e->n_comms * (size_t)r->e->g->n_ranks, sizeof(*w.sum), err));
 	memset(w.into, 0xff, r->e->n_comms * sizeof(*w.into));
 	for (size_t k = 0; k < x->n_passes; k++)
 		for (uint32_t i = 0, n; i < x->pass[k].n; i += n) {
@@ -229,13 +249,11 @@ static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 		rc = pl_fail(err, PL_EDATA, "ranks that gather together have different groups");
 		goto out;
 	}
-	carry_out(&w);
-	rc = 0;
+	rc = carry_out(&w, err);
 out:
 	pl_free(w.into);
 	pl_free(w.share);
 	pl_free(w.whole);
-	pl_free(w.sum);
 	return rc;
 }
 

@@ -109,27 +109,14 @@ out:
 /* ---- what is too small to be proposed ---------------------------------------------------------
  */
 
-/* Do threads carry the communication out? It takes time from computation then. */
-static bool is_host_comm(const struct pl_graph *g)
-{
-	for (size_t k = 0; k < g->n_shapes; k++) {
-		const struct pl_shape *sh = &g->shape[k];
-
-		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
-			if (sh->role[i] == PL_RO_TRANSFER && sh->res[i] != PL_NONE)
-				return g->res[sh->res[i]].track_type == PL_T_THREAD;
-	}
-	return false;
-}
-
 /* Half of the 90 % interval of a saving, without the scatter of the steps, ns: the parts of
  * replay's interval, but the change of communication by the model of cost errs more than other
  * changes. */
 static double model_error(const struct search *s, double saving)
 {
 	double bias = isfinite(s->bias) ? fabs(s->bias) : 0;
-	double change = is_host_comm(s->whole) ? PL_SELFTEST_CARRIED_BY_HOSTS
-					       : PL_SELFTEST_CARRIED_BY_DEVICES;
+	double change = pl_cost_by_threads(s->whole) ? PL_SELFTEST_CARRIED_BY_HOSTS
+						     : PL_SELFTEST_CARRIED_BY_DEVICES;
 
 	if (bias <= PL_COST_BIAS_MAX * s->baseline)
 		bias /= 2; /* predictions are corrected for it */

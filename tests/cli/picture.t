@@ -185,6 +185,10 @@ holds "$TMP/out" '>rank 3<' "... of all ranks"
 status 0 "a drawing of a step" "$BIN/trace" -O svg --step=6 "$SRC"/samples/ddp-gloo/rank*.json.gz
 holds "$TMP/out" 'ProfilerStep#6' "... of that step"
 check "... alone" no grep -q 'ProfilerStep#5' "$TMP/out"
+printf '[{"ph":"X","name":"\355\240\200 \365\200\200\200 \300\200 \357\277\276 \342\202\254","pid":1,"tid":1,"ts":1,"dur":5}]' >"$TMP/odd.json"
+status 0 "a drawing with a surrogate, a number beyond Unicode, a long form and U+FFFE" "$BIN/trace" -O svg "$TMP/odd.json"
+xml "... is XML"
+holds "$TMP/out" '€' "... and the rest of the name stays"
 status 0 "a drawing of nothing" "$BIN/trace" -O svg --name=nobody "$TMP/rank0.json"
 xml "... is XML"
 

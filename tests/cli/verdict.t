@@ -349,6 +349,29 @@ awk 'BEGIN {
 	print "\n]}" }' >"$TMP/only.json"
 advice only.json
 holds "$TMP/out" "DataLoader(num_workers=64) (--what-if 'loader-workers 64')" "no number of workers is enough for steps that only read: the most"
+# steps of 100 ms: 50 ms compute, and a fetch of 49.9 ms that begins 20 ms before each of them ends
+crossing() {
+	awk -v loader="$1" 'BEGIN {
+		printf "{\"schemaVersion\":1,\"traceEvents\":["
+		for (s = 0; s < 10; s++)
+			printf "%s{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":100000},\n{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":50000},\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"enumerate(DataLoader)#_%sDataLoaderIter.__next__\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":49900}",
+				s ? ",\n" : "\n", s, 100000 * s, 100000 * s + 30000, loader, 100000 * s + 80010
+		print "\n]}" }' >"$TMP/crossing.json"
+}
+# predicts LOW HIGH CHANGE: the change of the step, in %
+predicts() {
+	"$BIN/replay" -q --no-worth --what-if "$3" "$TMP/crossing.json" >"$TMP/out"
+	check "... $3: $1 to $2 %" awk -v low="$1" -v high="$2" \
+		'NR == 1 { match($0, /\([-+0-9.]+ %/); p = substr($0, RSTART + 1) + 0; exit !(p > low && p < high) }' "$TMP/out"
+}
+crossing SingleProcess
+"$BIN/replay" -q --no-worth "$TMP/crossing.json" >"$TMP/out"
+check "a fetch that crosses the border of steps is input, and what comes after it is not" awk '
+	/waiting for input/ { input = $6 + 0 } /computation [0-9]+ %/ { rest = $2 + 0 } END { exit !(input > 40 && input < 51 && rest > 48 && rest < 56) }' "$TMP/out"
+predicts -48 -42 'loader-workers 100'
+crossing MultiProcessing # the job waits for 49.9 ms of each 100: that is what a batch takes from one worker
+predicts -48 -45 'loader-workers 100 was=1'
+predicts 48 52 'loader-workers 0 was=1'
 wide compute
 advice compute-wide
 holds "$TMP/out" 'bfloat16 (torch.autocast)' "... but for that of devices"
