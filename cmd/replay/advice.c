@@ -22,7 +22,8 @@ struct words {
 static const struct advice {
 	uint8_t cause;
 	const char *selector; /* NULL: nothing to simulate */
-	double factor;	      /* of their durations; 0: as_others(), on the rank of the cause */
+	double factor; /* of their durations; 0: as_others(), on the rank of the cause, but for
+			* PL_VERDICT_OTHER */
 	struct words what;
 } advices[] = {
 	{ PL_VERDICT_INPUT,
@@ -119,6 +120,12 @@ static const struct advice {
 	  NULL,
 	  0,
 	  { "code that is made before the training: steps of equal shapes, a warm cache", { 0 } } },
+	{ PL_VERDICT_OTHER,
+	  "phase=other",
+	  0,
+	  { "without what the program does between the optimizer and the next batch (logs, "
+	    "metrics): less often, or in another thread",
+	    { 0 } } },
 	{ PL_VERDICT_CONTENTION,
 	  NULL,
 	  0,
@@ -130,13 +137,16 @@ static const struct words contention_on_hosts = {
 	{ 0 }
 };
 static const struct words host_computation = {
-	"if computation took half the time: fused operations may shorten it; so do more threads "
+	"if computation took half the time: fused operations may shorten it, and so may more "
+	"threads "
 	"where cores are idle",
-	{ [TORCH] = "if computation took half the time: torch.compile may shorten it; so do more "
+	{ [TORCH] = "if computation took half the time: torch.compile may shorten it, and so may "
+		    "more "
 		    "threads (OMP_NUM_THREADS) where cores are idle",
-	  [TENSORFLOW] = "if computation took half the time: tf.function(jit_compile=True) may "
-			 "shorten it; so do more threads (tf.config.threading) where cores are "
-			 "idle" }
+	  [TENSORFLOW] =
+		  "if computation took half the time: tf.function(jit_compile=True) may "
+		  "shorten it, and so may more threads (tf.config.threading) where cores are "
+		  "idle" }
 };
 static const struct words computation_of_halves = {
 	"computation twice as fast: another device; most of it has numbers of 16 bits already",
@@ -351,12 +361,12 @@ static int try_workers(struct report *r, struct advice_row *row, struct pl_err *
 	n = n > 1 ? n : 1;
 	snprintf(row->what, sizeof(row->what),
 		 r->framework == TORCH
-			 ? "batches that are read beside the job: DataLoader(num_workers=%d)"
+			 ? "batches that are read beside the job%s: DataLoader(num_workers=%d)"
 		 : r->framework == TENSORFLOW
-			 ? "batches that are read beside the job: prefetch and "
+			 ? "batches that are read beside the job%s: prefetch and "
 			   "num_parallel_calls=%d of tf.data"
-			 : "batches that are read beside the job; processes that read: %d",
-		 n);
+			 : "batches that are read beside the job%s; processes that read: %d",
+		 r->start_device ? "" : ", on idle processors", n);
 	snprintf(row->change, sizeof(row->change), "loader-workers %d", n);
 	return 0;
 }
@@ -396,7 +406,7 @@ static int try_no_sync(struct report *r, const struct pl_verdict_row *v, struct 
 	int rc;
 
 	PL_TRY(pl_rewrite_passes(&r->g, &passes, err));
-	if (passes < 2 || !v->gradient)
+	if (passes < 2 || !v->gradient || r->g.stepless)
 		goto out;
 	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
 	x.factor = 1.0 / passes;
@@ -423,6 +433,11 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 	snprintf(row.what, sizeof(row.what), "%s", in_words(r, what_to_do(r, a, v)));
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
 		PL_CHECK(try_workers(r, &row, err));
+	} else if (a->cause == PL_VERDICT_OTHER) {
+		double alone;
+
+		snprintf(row.change, sizeof(row.change), "scale %s by 0", a->selector);
+		PL_CHECK(simulate(r, row.change, 0, false, &row.saves, &alone, err));
 	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {
 		double factor = a->factor > 0 ? a->factor : as_others(r, v), alone;
 		char of[24] = "";

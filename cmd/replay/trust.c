@@ -228,9 +228,10 @@ static void judge_steps(struct report *r)
 	half = pl_selftest_half(sqrt(fmax(squares - sum * mean, 0) / (double)(n - 1)), n);
 	if (half >= LOW * mean)
 		because(&r->trust, TRUST_MEDIUM,
-			"%zu steps, which take %.0f to %.0f %% of their mean, are too few: record "
-			"more of them",
-			n, 100 * least / mean, 100 * most / mean);
+			"%zu %s, which take %.0f to %.0f %% of their mean, are too few: record "
+			"more steps",
+			n, r->overlap ? "periods of steps" : "steps", 100 * least / mean,
+			100 * most / mean);
 }
 
 /* Ranks that wait for one another although nobody recorded this. */

@@ -4,6 +4,7 @@
 
 #define LINES 5	   /* of the verdict */
 #define SMALL 0.03 /* of the step: only the first cause may be smaller */
+#define MUCH  0.2  /* of the step: so much without a name has its place among the causes */
 
 void print_verdict(const struct report *r, struct pl_writer *w)
 {
@@ -14,7 +15,8 @@ void print_verdict(const struct report *r, struct pl_writer *w)
 	size_t n = 0;
 
 	for (size_t i = 0; i < v->n && n < LINES && (!n || v->row[i].share >= SMALL); i++) {
-		if (v->row[i].cause == PL_VERDICT_OTHER && v->row[i].share < v->compute.share) {
+		if (v->row[i].cause == PL_VERDICT_OTHER && v->row[i].share < v->compute.share &&
+		    v->row[i].share < MUCH) {
 			other = &v->row[i];
 			continue;
 		}

@@ -265,6 +265,51 @@ static int find_batch(struct finder *f, struct pl_err *err)
 	return 0;
 }
 
+struct inputs { /* of a rank, in forward passes */
+	size_t n;
+	bool as_found; /* some have the samples of a pass */
+	int64_t least; /* multiple of them, 0: none */
+};
+
+/* Has each rank inputs of so many samples? Multiples of them are words or heads elsewhere; but a
+ * rank that has no others, and as many inputs as a rank that has, takes more samples. O(nodes). */
+static int find_other_rank(struct finder *f, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	struct pl_work_batch *b = f->b;
+	struct inputs *v;
+	struct pl_dims t;
+
+	PL_CHECK(pl_alloc(&v, (size_t)g->n_ranks + 1, sizeof(*v), err));
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *s = &g->shape[k];
+
+		for (uint32_t i = s->n_entries; i < s->n_nodes && s->phase && s->work; i++) {
+			const char *dims = dims_of(g, s->work[i]);
+			uint32_t r = pl_graph_rank_index(g, pl_node_rank(g, s, i));
+			bool multiple;
+
+			if (!dims || r == PL_NONE || s->phase[i] != PL_PH_FORWARD ||
+			    !first_input_of(dims, g->work[s->work[i]].op, &t))
+				continue;
+			v[r].n++;
+			multiple = t.size[0] > 0 && t.size[0] % b->pass == 0;
+			v[r].as_found |= t.size[0] == b->pass || (t.n > 1 && t.size[1] == b->pass);
+			if (multiple && (!v[r].least || t.size[0] < v[r].least))
+				v[r].least = t.size[0];
+		}
+	}
+	for (int32_t r = 0; r < g->n_ranks && !b->other_pass; r++)
+		for (int32_t q = 0; q < g->n_ranks && v[r].least && !v[r].as_found; q++)
+			if (v[q].as_found && v[q].n == v[r].n) {
+				b->other_rank = g->rank[r];
+				b->other_pass = v[r].least;
+				break;
+			}
+	pl_free(v);
+	return 0;
+}
+
 struct losses { /* of a resource */
 	int64_t passes;
 	bool other; /* something else was computed since the last one */
@@ -319,6 +364,8 @@ int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b, struct
 			PL_TRY(find_params(&f, &g->shape[k], optimizer, err));
 	PL_TRY(list_first_inputs(&f, err));
 	PL_TRY(find_batch(&f, err));
+	if (b->pass)
+		PL_TRY(find_other_rank(&f, err));
 	for (int backward = 0; backward < 2 && !b->passes; backward++)
 		for (size_t k = 0; k < g->n_steps && b->pass; k++)
 			if (g->step[k].number != INT64_MIN || g->n_steps == 1)

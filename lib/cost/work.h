@@ -29,7 +29,10 @@ struct pl_work_batch {
 	size_t n_rows, cap_rows;
 	int64_t pass;	/* samples of one pass, 0: not found */
 	int64_t passes; /* forward passes of a rank in a step, 0: not known */
-	bool any;	/* some operation has sizes */
+	/* A rank whose passes have other samples, and how many; no rank: 0 samples. */
+	int32_t other_rank;
+	int64_t other_pass;
+	bool any; /* some operation has sizes */
 };
 
 /* Operations with the same name, work and type of resource. */
@@ -100,10 +103,11 @@ double pl_work_time(const struct pl_work_fit *f, const double *x);
 /* Does the work of a node show the sizes of parameters? The accumulation of gradients has the phase
  * of weight gradients, as the products that make gradients have. */
 bool pl_work_shows_params(unsigned phase, unsigned op);
-/* The samples that a rank takes in a step; 0: the recording does not say. */
+/* The samples that each rank takes in a step; 0: the recording does not say, or ranks differ. */
 static inline int64_t pl_work_samples(const struct pl_work_model *m)
 {
-	return pl_max_i64(pl_dims_product(m->batch.pass, m->batch.passes), 0);
+	return m->batch.other_pass ? 0
+				   : pl_max_i64(pl_dims_product(m->batch.pass, m->batch.passes), 0);
 }
 
 #endif

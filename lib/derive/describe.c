@@ -409,6 +409,7 @@ struct input { /* a gap that is perhaps a wait for samples */
 
 struct input_thread { /* by resource */
 	bool open;    /* nothing of the next forward pass has run since the optimiser */
+	size_t since; /* the first gap since then */
 	pl_ns first, last;
 };
 
@@ -490,6 +491,13 @@ static bool has_samples(const struct pl_shape *s, uint32_t i, bool trains)
 	       (!trains && phase != PL_PH_OPTIMIZER && is_work(s, i));
 }
 
+/* No rank needs samples for a barrier: what comes before it is something else. */
+static bool is_barrier(const struct describe *d, const struct pl_shape *s, uint32_t i)
+{
+	return s->phase[i] == PL_PH_COMM && s->role[i] != PL_RO_GAP &&
+	       strstr(pl_intern_get(&d->g->str, s->name[i]), "barrier");
+}
+
 /* `last`: see describe_nodes(). Ranks whose input was recorded need no guess. */
 static void find_input(struct describe *d, const struct pl_shape *s, const struct pl_gstep *st,
 		       const pl_ns *last)
@@ -516,7 +524,10 @@ static void find_input(struct describe *d, const struct pl_shape *s, const struc
 		x->last = pl_max_i64(x->last, st->start[i] + st->dur[i]);
 		if (s->phase[i] == PL_PH_OPTIMIZER ||
 		    (s->role[i] == PL_RO_MARK && s->flags[i] & PL_NF_STEP_BEGIN))
-			x->open = true;
+			x->open = true, x->since = n;
+		else if (x->open && is_barrier(d, s, i))
+			for (; x->since < n; x->since++)
+				v[x->since].input &= v[x->since].res != s->res[i];
 		else if (has_samples(s, i, last[r] != INT64_MIN))
 			x->open = false;
 		if (s->role[i] == PL_RO_GAP && s->kind[i] != PL_K_DATA &&

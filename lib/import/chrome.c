@@ -431,7 +431,8 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	if (s->p < s->end)
 		PL_CHECK(pl_import_report(&d->report, PL_TOLERATED, pl_import_src_at(s, s->p),
 					  "bytes after the end", err));
-	return pl_import_doc_leftovers(d, err);
+	PL_CHECK(pl_import_doc_leftovers(d, err));
+	return pl_import_doc_steps(d, err);
 }
 
 static void doc_free(struct pl_doc *d)
@@ -442,6 +443,7 @@ static void doc_free(struct pl_doc *d)
 	pl_import_tracks_fini(&d->tracks);
 	pl_import_src_fini(&d->src);
 	pl_import_doc_free_open(d);
+	pl_import_calls_fini(&d->calls);
 	for (size_t i = 0; i < d->n_members; i++) {
 		pl_free(d->member[i].key);
 		pl_free(d->member[i].value);

@@ -439,7 +439,7 @@ static int keys_reset(struct pl_ev *e)
 	return e->rc;
 }
 
-static void begin(struct pl_ev *e)
+void pl_import_event_begin(struct pl_ev *e)
 {
 	memset(&e->f, 0, offsetof(struct pl_fields, arg));
 	e->f.name = e->f.cat = PL_NONE;
@@ -455,12 +455,12 @@ const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end
 
 	if (PL_UNLIKELY(e->n_keys > MAX_KEYS && keys_reset(e) < 0))
 		return NULL;
-	begin(e);
+	pl_import_event_begin(e);
 	e->counter = false;
 	q = object(e, p + 1, end, e->root_top, PL_KS_TOP);
 	if (PL_UNLIKELY(q && e->f.ph == 'C' && !e->counter)) { /* ph came after the arguments */
 		pl_import_rows_undo(e->rows);
-		begin(e);
+		pl_import_event_begin(e);
 		e->counter = true;
 		q = object(e, p + 1, end, e->root_top, PL_KS_TOP);
 	}

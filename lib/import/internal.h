@@ -350,6 +350,7 @@ int pl_import_event_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report
 			 struct pl_err *err) PL_MUST;
 void pl_import_event_fini(struct pl_ev *e);
 void pl_import_event_renew(struct pl_ev *e);
+void pl_import_event_begin(struct pl_ev *e); /* an event without anything */
 /*
  * Read the event at p (a '{') into e->f and the columns of the current row. Returns the byte after
  * it; NULL with e->rc < 0 (fatal), e->more (the window ends first) or e->what at e->where (bad
@@ -393,6 +394,7 @@ enum pl_nclass { /* class of a name; 0: not determined */
 		 PL_N_RPC,	/* record_param_comms: describes a collective */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 		 PL_N_POST, /* c10d::send: the operator that posts gloo:send, and names the peer */
+		 PL_N_OPTIMIZER, /* Optimizer.step#SGD.step, Optimizer.zero_grad#SGD.zero_grad */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
 /* A user's range "step 3", "Iteration: 3", "train_step_3": the number is the last thing. */
@@ -466,6 +468,28 @@ struct pl_post {
 	int64_t peer; /* -1 unknown */
 };
 
+/* ---- steps that only the calls of an optimizer show: optimizer.c
+ * --------------------------------- */
+
+enum pl_called { PL_CALL_STEP, PL_CALL_ZERO_GRAD, PL_CALL_FETCH };
+struct pl_call {
+	enum pl_called what;
+	pl_id name; /* in pl_calls */
+	int64_t pid, tid;
+	pl_ns start, end;
+};
+struct pl_calls {
+	struct pl_intern names;
+	struct pl_call *v;
+	size_t n, cap;
+	bool marked; /* the program marks its steps itself */
+};
+int pl_import_calls_add(struct pl_calls *c, enum pl_called what, const char *name, size_t n,
+			const struct pl_fields *f, struct pl_err *err) PL_MUST;
+/* At the end: how many steps there are. c->v has their threads, starts and ends then. */
+size_t pl_import_calls_steps(struct pl_calls *c);
+void pl_import_calls_fini(struct pl_calls *c);
+
 struct pl_doc {
 	const struct pl_import_opts *o;
 	struct pl_report report;
@@ -475,6 +499,7 @@ struct pl_doc {
 	struct pl_tracks tracks;
 	bool chrome;
 	struct pl_post post;
+	struct pl_calls calls;
 	struct pl_top_member *member;
 	size_t n_members, cap_members;
 	int64_t base_ns; /* baseTimeNanoseconds */
@@ -493,6 +518,8 @@ int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t
 			 struct pl_err *err) PL_MUST;
 /* At the end, begins without an end become events without a duration. */
 int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err) PL_MUST;
+/* Then: steps by the calls of an optimizer, where the program marks none. */
+int pl_import_doc_steps(struct pl_doc *d, struct pl_err *err) PL_MUST;
 void pl_import_doc_free_open(struct pl_doc *d);
 
 int32_t pl_import_number_after(const char *s, const char *end, const char *word);

@@ -412,6 +412,22 @@ static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, st
 	return pl_import_rows_event(r, kind, track, f->name, f->ts, dur, err);
 }
 
+/* What shows where steps begin, if nothing marks them. */
+static int note_call(struct pl_doc *d, uint8_t kind, uint8_t nclass, struct pl_err *err)
+{
+	size_t n;
+	const char *s = name_of(d, &n);
+	enum pl_called what = kind == PL_K_DATA		     ? PL_CALL_FETCH
+			      : pl_import_has(s, n, "step#") ? PL_CALL_STEP
+							     : PL_CALL_ZERO_GRAD;
+
+	if (kind == PL_K_STEP)
+		d->calls.marked = true;
+	else if (!d->calls.marked && (nclass == PL_N_OPTIMIZER || kind == PL_K_DATA))
+		return pl_import_calls_add(&d->calls, what, s, n, &d->ev.f, err);
+	return 0;
+}
+
 static int complete(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_fields *f = &d->ev.f;
@@ -425,6 +441,8 @@ static int complete(struct pl_doc *d, struct pl_err *err)
 		mark_track(d, track, kind);
 	if (kind == PL_K_STEP && nclass == PL_N_STEP)
 		put_step(d);
+	if (PL_UNLIKELY(kind == PL_K_ANNOTATION || kind == PL_K_DATA || kind == PL_K_STEP))
+		PL_CHECK(note_call(d, kind, nclass, err));
 	if (d->rows.comm)
 		PL_CHECK(communication(d, kind, nclass, track, err));
 	if (PL_UNLIKELY(!f->has_dur))
@@ -602,6 +620,36 @@ int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 		}
 		PL_CHECK(other(d, PL_K_OTHER, d->ev.f.ph, -1, err));
 	}
+	return 0;
+}
+
+int pl_import_doc_steps(struct pl_doc *d, struct pl_err *err)
+{
+	size_t n = pl_import_calls_steps(&d->calls);
+	struct pl_fields *f = &d->ev.f;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct pl_call *x = &d->calls.v[i];
+
+		PL_CHECK(pl_import_rows_ready(&d->rows, err));
+		pl_import_event_begin(&d->ev);
+		f->ph = 'X';
+		f->name = pl_import_rows_format(&d->rows, "ProfilerStep#%zu", i);
+		f->cat = pl_import_rows_text(&d->rows, "user_annotation", 15);
+		f->pid.tok = f->tid.tok = PL_TOK_INT;
+		f->pid.v = x->pid;
+		f->tid.v = x->tid;
+		f->ts = x->start;
+		f->dur = x->end - x->start;
+		f->has_ts = f->has_dur = true;
+		PL_CHECK(d->rows.rc);
+		PL_CHECK(complete(d, err));
+	}
+	if (n)
+		pl_say(d->o->log, PL_LOG_WARN,
+		       "%s: the program marks no steps (prof.step()); the calls of the optimizer "
+		       "show %zu",
+		       d->report.file, n);
 	return 0;
 }
 

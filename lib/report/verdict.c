@@ -574,13 +574,7 @@ static int study_init(struct verdict_study *x, struct pl_err *err)
 	PL_CHECK(pl_alloc(&x->rank_of, g->n_res, sizeof(*x->rank_of), err));
 	PL_CHECK(pl_alloc(&x->cell, n * g->n_steps, sizeof(*x->cell), err));
 	PL_CHECK(pl_alloc(&x->tail, g->n_steps, sizeof(*x->tail), err));
-	PL_CHECK(pl_alloc(&x->first_alike, g->n_shapes, sizeof(*x->first_alike), err));
-	PL_CHECK(pl_alloc(&x->next_alike, g->n_steps, sizeof(*x->next_alike), err));
-	memset(x->first_alike, 0xff, g->n_shapes * sizeof(*x->first_alike));
-	for (size_t k = g->n_steps; k-- > 0;) {
-		x->next_alike[k] = x->first_alike[g->step[k].shape];
-		x->first_alike[g->step[k].shape] = (uint32_t)k;
-	}
+	PL_CHECK(pl_verdict_alike(x, err));
 	for (size_t i = 0; i < n * g->n_steps; i++)
 		x->cell[i] = (struct verdict_cell){ 0, INT64_MIN };
 	for (size_t i = 0; i < n; i++) {

@@ -165,6 +165,8 @@ unsigned pl_verdict_microbatches(const struct verdict_study *x);
 
 /* ---- verdict_pauses.c ---- */
 /* Sets x->lost. */
+int pl_verdict_alike(struct verdict_study *x,
+		     struct pl_err *err) PL_MUST; /* the steps of a shape */
 int pl_verdict_lost(struct verdict_study *x, struct pl_err *err) PL_MUST;
 /* A pause that the same thread makes at the same place of some steps, but not of most. */
 bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part *p);

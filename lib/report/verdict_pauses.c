@@ -11,6 +11,20 @@
 #define MOST 64 /* steps that are compared */
 #define ONCE 3	/* operations that may take long */
 
+int pl_verdict_alike(struct verdict_study *x, struct pl_err *err)
+{
+	const struct pl_graph *g = x->g;
+
+	PL_CHECK(pl_alloc(&x->first_alike, g->n_shapes, sizeof(*x->first_alike), err));
+	PL_CHECK(pl_alloc(&x->next_alike, g->n_steps, sizeof(*x->next_alike), err));
+	memset(x->first_alike, 0xff, g->n_shapes * sizeof(*x->first_alike));
+	for (size_t k = g->n_steps; k-- > 0;) {
+		x->next_alike[k] = x->first_alike[g->step[k].shape];
+		x->first_alike[g->step[k].shape] = (uint32_t)k;
+	}
+	return 0;
+}
+
 /* How long the node of this step takes in the steps that are alike: v, ascending. Returns how many
  * of MOST there are. */
 static size_t in_steps(const struct verdict_study *x, size_t step, uint32_t node, int64_t *v)

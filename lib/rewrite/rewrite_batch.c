@@ -299,6 +299,14 @@ static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_e
 
 	b->before = b->x->network->batch > 0 ? b->x->network->batch : 1;
 	b->by = rw->x * b->before;
+	if (rw->k && b->work.batch.other_pass)
+		return pl_fail(
+			err, PL_EDATA,
+			"ranks take unlike numbers of samples in a pass (rank %d %lld, others "
+			"%lld), so no factor gives all of them as many; write: batch by=X, or "
+			"scale rank=R,kind=host_op|kernel by X for one rank",
+			b->work.batch.other_rank, (long long)b->work.batch.other_pass,
+			(long long)b->work.batch.pass);
 	if (rw->k && !recorded)
 		return pl_fail(
 			err, PL_EDATA,

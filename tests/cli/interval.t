@@ -99,7 +99,7 @@ check "... but not what takes longer than these" holds_truth 1.1 1.05 1.15 <"$TM
 job 0 'op("aten::mm", 10000 + (s == 2) * 20000)' >"$TMP/unlike.json"
 graph unlike "$TMP/unlike.json"
 status 0 "one of four steps takes three times as long" "$BIN/replay" --no-worth "$TMP/unlike.graph"
-holds "$TMP/out" '^trust: medium: 4 steps, which take 67 to 200 % of their mean, are too few: record more of them' "... the trust line says so"
+holds "$TMP/out" '^trust: medium: 4 steps, which take 67 to 200 % of their mean, are too few: record more steps' "... the trust line says so"
 job 0 'op("aten::mm", 10000 + (s > 1) * 10000)' >"$TMP/grows.json"
 graph grows "$TMP/grows.json"
 status 0 "steps get twice as long while they are recorded" "$BIN/replay" --no-worth "$TMP/grows.graph"

@@ -324,7 +324,7 @@ check "... and what would help: rank 3 like the others, by simulation" awk '/^wo
 
 # ---- what would help ------------------------------------------------------------------------------
 "$BIN/replay" -q "$TMP/generator" >"$TMP/out"
-holds "$TMP/out" "^would help: -4[0-9.]* % (-[0-9.]* to -[0-9.]* %): batches that are read beside the job:\$" \
+holds "$TMP/out" "^would help: -4[0-9.]* % (-[0-9.]* to -[0-9.]* %): batches that are read beside the job, on idle.*" \
 	"what helps most is a setting, with its gain and the interval"
 check "... as the line predicts that it names" sh -c "tr '\n' ' ' <'$TMP/out' | tr -s ' ' | grep -q \"DataLoader(num_workers=1) (--what-if 'loader-workers 1')\""
 predicted=$("$BIN/replay" -q --no-worth --what-if 'loader-workers 1' "$TMP/generator" | sed -n '1s/.*predicted [^(]*(\([-0-9.]*\) %.*/\1/p')

@@ -396,5 +396,12 @@ status 0 "batch by 2 of a light recording" "$BIN/replay" --what-if 'batch by 2' 
 holds "$TMP/out" 'the recording has 128 samples a rank and step' "the samples of both passes"
 status 0 "a module of it" "$BIN/replay" --what-if 'scale module=head by 0.5' "$TMP/light.json"
 holds "$TMP/out" '^changed: scale module=head by 0.5 (8 operations)' "its forward passes"
+# a rank with twice the samples of the other one: each of its sizes is a multiple of the other's
+mkdir "$TMP/unlike"
+sed 's/"rank":0,"world_size":1/"rank":1,"world_size":2/; s/\[64,/[128,/g' "$TMP/light.json" >"$TMP/unlike/rank1.json"
+sed 's/"world_size":1/"world_size":2/' "$TMP/light.json" >"$TMP/unlike/rank0.json"
+status 2 "batch of ranks that have unlike numbers of samples" "$BIN/replay" --what-if 'batch 96' "$TMP/unlike"
+says 'rank 1 128, others 64' "... is refused with the numbers"
+status 0 "batch by is not" "$BIN/replay" --what-if 'batch by=1.5' "$TMP/unlike"
 
 done_testing
