@@ -574,7 +574,6 @@ static int study_init(struct verdict_study *x, struct pl_err *err)
 	PL_CHECK(pl_alloc(&x->rank_of, g->n_res, sizeof(*x->rank_of), err));
 	PL_CHECK(pl_alloc(&x->cell, n * g->n_steps, sizeof(*x->cell), err));
 	PL_CHECK(pl_alloc(&x->tail, g->n_steps, sizeof(*x->tail), err));
-	PL_CHECK(pl_verdict_alike(x, err));
 	for (size_t i = 0; i < n * g->n_steps; i++)
 		x->cell[i] = (struct verdict_cell){ 0, INT64_MIN };
 	for (size_t i = 0; i < n; i++) {
@@ -602,8 +601,7 @@ static void study_fini(struct verdict_study *x)
 	pl_free(x->rank_of);
 	pl_free(x->cell);
 	pl_free(x->tail);
-	pl_free(x->first_alike);
-	pl_free(x->next_alike);
+	pl_free(x->alike);
 	pl_free(x->transfers);
 	pl_intern_fini(&x->sizes);
 	pl_intern_fini(&x->pairs);

@@ -62,7 +62,7 @@ struct verdict_study {
 	struct verdict_cell *cell; /* [step][rank] */
 	struct verdict_tail *tail; /* [step] */
 	/* The steps of a shape: the first, by shape, and the one after each, PL_NONE: no more. */
-	uint32_t *first_alike, *next_alike;
+	uint32_t *alike, *first_alike, *next_alike; /* the last two are parts of the first */
 	pl_ns usual_tail;
 	size_t long_tails;    /* that something unusual makes long */
 	pl_ns lost;	      /* operations lose up to this time: see verdict_pauses.c */
@@ -165,8 +165,6 @@ unsigned pl_verdict_microbatches(const struct verdict_study *x);
 
 /* ---- verdict_pauses.c ---- */
 /* Sets x->lost. */
-int pl_verdict_alike(struct verdict_study *x,
-		     struct pl_err *err) PL_MUST; /* the steps of a shape */
 int pl_verdict_lost(struct verdict_study *x, struct pl_err *err) PL_MUST;
 /* A pause that the same thread makes at the same place of some steps, but not of most. */
 bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part *p);

@@ -11,12 +11,13 @@
 #define MOST 64 /* steps that are compared */
 #define ONCE 3	/* operations that may take long */
 
-int pl_verdict_alike(struct verdict_study *x, struct pl_err *err)
+static int list_alike(struct verdict_study *x, struct pl_err *err)
 {
 	const struct pl_graph *g = x->g;
 
-	PL_CHECK(pl_alloc(&x->first_alike, g->n_shapes, sizeof(*x->first_alike), err));
-	PL_CHECK(pl_alloc(&x->next_alike, g->n_steps, sizeof(*x->next_alike), err));
+	PL_CHECK(pl_alloc(&x->alike, g->n_shapes + g->n_steps, sizeof(*x->alike), err));
+	x->first_alike = x->alike;
+	x->next_alike = x->alike + g->n_shapes;
 	memset(x->first_alike, 0xff, g->n_shapes * sizeof(*x->first_alike));
 	for (size_t k = g->n_steps; k-- > 0;) {
 		x->next_alike[k] = x->first_alike[g->step[k].shape];
@@ -58,6 +59,7 @@ int pl_verdict_lost(struct verdict_study *x, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_alloc(&most, (size_t)x->g->n_ranks, sizeof(*most), err));
+	PL_TRY(list_alike(x, err));
 	for (size_t k = 0; k < x->g->n_steps; k++) {
 		const struct pl_shape *sh = verdict_shape(x, k);
 
