@@ -143,6 +143,8 @@ static void put_groups(struct pl_setter *s, int64_t layers)
 	pl_write_format(&s->w, "# mesh and reshard_after_forward: as they are now\n");
 	if (layers < 0)
 		pl_write_format(&s->w,
+				"# each rank gathers all parameters at once, and needs memory for "
+				"them\n"
 				"fully_shard(model, **options)  # and no module inside it\n");
 	else
 		pl_write_format(&s->w,
@@ -201,8 +203,8 @@ static void body(struct pl_setter *s)
 	const struct pl_rewrite *prefetch = pl_settings_last(s->p, PL_RW_PREFETCH);
 	int64_t acc = pl_settings_accumulate(s);
 
-	pl_write_format(&s->w, "import torch\nfrom torch.distributed.fsdp import "
-			       "MixedPrecisionPolicy, fully_shard\n");
+	pl_write_format(&s->w, "import torch\nfrom torch.distributed.fsdp import %sfully_shard\n",
+			pl_settings_half(s->p) ? "MixedPrecisionPolicy, " : "");
 	pl_settings_torch_nccl(s, true);
 	put_options(s);
 	pl_settings_torch_loader(s);

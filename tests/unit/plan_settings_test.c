@@ -366,7 +366,7 @@ static const struct {
 	{ "wrapped", wrapped, "fsdp",
 	  "# fsdp: a plan by paceline\n"
 	  "import torch\n"
-	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
+	  "from torch.distributed.fsdp import fully_shard\n"
 	  "options = {}\n"
 	  "# mesh and reshard_after_forward: as they are now\n"
 	  "# layers: the modules that are groups now, in the order in which they run\n"
@@ -377,9 +377,10 @@ static const struct {
 	{ "whole", whole, "fsdp",
 	  "# fsdp: a plan by paceline\n"
 	  "import torch\n"
-	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
+	  "from torch.distributed.fsdp import fully_shard\n"
 	  "options = {}\n"
 	  "# mesh and reshard_after_forward: as they are now\n"
+	  "# each rank gathers all parameters at once, and needs memory for them\n"
 	  "fully_shard(model, **options)  # and no module inside it\n" },
 	{ "capped", capped, "ddp",
 	  "# ddp: a plan by paceline\n"
