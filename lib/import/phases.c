@@ -625,8 +625,9 @@ int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 
 int pl_import_doc_steps(struct pl_doc *d, struct pl_err *err)
 {
-	size_t n = pl_import_calls_steps(&d->calls);
+	size_t n = pl_import_calls_steps(&d->calls), len;
 	struct pl_fields *f = &d->ev.f;
+	const char *host;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct pl_call *x = &d->calls.v[i];
@@ -645,8 +646,10 @@ int pl_import_doc_steps(struct pl_doc *d, struct pl_err *err)
 		PL_CHECK(d->rows.rc);
 		PL_CHECK(complete(d, err));
 	}
-	if (n)
-		pl_say(d->o->log, PL_LOG_WARN,
+	if (n) /* of many ranks the first says it */
+		pl_say(d->o->log,
+		       pl_import_name_rank(d->rows.path, &host, &len) > 0 ? PL_LOG_NOTE
+									  : PL_LOG_WARN,
 		       "%s: the program marks no steps (prof.step()); the calls of the optimizer "
 		       "show %zu",
 		       d->report.file, n);
