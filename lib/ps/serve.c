@@ -197,7 +197,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 	const struct pl_job *j = p->w.o.job;
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
-				    .batch = j->batch * j->group,
+				    .batch = j->batch * p->ranks / p->workers, /* the mean of all */
 				    .period = j->period,
 				    .epoch = j->epoch,
 				    .target_loss = j->target_loss,
@@ -211,7 +211,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 static int open_store(struct pl_ps_server *s, struct pl_err *err)
 {
 	struct pl_ps *p = s->p;
-	const struct pl_ps_store_opts o = { .fd = p->w.o.meeting->memory,
+	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, 0),
 					    .workers = p->workers,
 					    .actions = p->servers > 1 ? pl_ps_actions(p) : 0 };
