@@ -131,11 +131,6 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 			"policy local-sgd has no servers; with engine ps the same is: policy "
 			"local local-steps=%lld",
 			(long long)j->local_steps);
-	if (servers && j->checkpoint_best)
-		return pl_fail(
-			err, PL_EDATA,
-			"checkpoint-best: servers go on while they evaluate, and keep no best "
-			"weights; use it with engine dp");
 	if (servers && j->target_loss > 0 && j->split >= 1)
 		return pl_fail(err, PL_EDATA,
 			       "with engine ps the target-loss is one of held-out samples, but "

@@ -238,8 +238,8 @@ int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *
 			  float **weights);
 void pl_ps_evaluator_put(struct pl_ps_evaluator *e, int number);
 void pl_ps_evaluator_drop(struct pl_ps_evaluator *e, int number);
-/* Takes the results that there are: rows of the log, and t->time_to_target_s. wait: all that were
- * put. */
+/* Takes the results that there are: rows of the log, t->time_to_target_s, and the checkpoint of the
+ * best one, in the order in which they were put. wait: all that were put. */
 int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err) PL_MUST;
 
 /* ---- server.c: server 0 ------------------------------------------------------------------------
