@@ -148,7 +148,7 @@ static int take_sizes(struct pl_ps *p, const struct pl_engine_opts *o, struct pl
 	p->servers = (uint32_t)o->job->servers;
 	p->ranks = (uint32_t)o->meeting->size - p->servers;
 	p->process = (uint32_t)o->meeting->rank;
-	PL_CHECK(pl_ps_places_find(p, o->job, err));
+	PL_CHECK(pl_ps_places_find(p, o->job, o->log, err));
 	p->g.size = 1;
 	if (!pl_ps_is_server(p)) {
 		p->g.member = (uint32_t)pl_ps_member(p, p->process - p->servers, &worker);

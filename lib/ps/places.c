@@ -235,15 +235,20 @@ static int find(struct pl_ps *p, const struct pl_job *j, struct pl_err *err)
 	return 0;
 }
 
-int pl_ps_places_find(struct pl_ps *p, const struct pl_job *j, struct pl_err *err)
+int pl_ps_places_find(struct pl_ps *p, const struct pl_job *j, const struct pl_log *log,
+		      struct pl_err *err)
 {
 	PL_CHECK(find(p, j, err));
 	PL_CHECK(arrange(p, err));
 	if (j->min_workers > p->workers)
 		return pl_fail(err, PL_EDATA,
-			       "min-workers=%lld, but the ranks are %u workers; change "
+			       "min-workers=%lld, but the ranks are %u worker%s; change "
 			       "min-workers, or group",
-			       (long long)j->min_workers, p->workers);
+			       (long long)j->min_workers, p->workers, p->workers > 1 ? "s" : "");
+	if (j->group < 0 && p->workers == 1 && p->ranks > 1 && !p->meeting->rank)
+		pl_say(log, PL_LOG_WARN,
+		       "group=host: all ranks are on one host, so they are one worker, and the "
+		       "policy has nothing to decide");
 	return 0;
 }
 

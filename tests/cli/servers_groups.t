@@ -210,8 +210,9 @@ done
 # ---- hosts are groups -----------------------------------------------------------------------------------
 "$run" -q -n 4 --set hosts=2 --set 'engine ps group=host' --export=ps.st tiny.job >out 2>err
 check "group=host: the ranks of each host that the job imitates" cmp shm.st ps.st
-"$run" -q -n 2 --set 'engine ps group=host' -O json tiny.job >out 2>err
+"$run" -n 2 --set 'engine ps group=host' -O json tiny.job >out 2>err
 check "... of one host without them" [ "$(per_worker rank)" = 0 ]
+holds err 'all ranks are on one host, so they are one worker' "... with a warning"
 status 3 "more workers than hosts" "$run" -n 2 --set 'engine ps group=host' --set 'policy asp min-workers=2' tiny.job
 says 'the ranks are 1 worker' "... are refused"
 # three ranks: the second on a host of its own; the mean counts samples, not groups
