@@ -86,8 +86,8 @@ struct pl_engine {
 	/* One step of this rank, for the control. */
 	int (*step)(struct pl_worker *w, int64_t step, struct pl_step_result *r,
 		    struct pl_err *err);
-	/* The results of all ranks, for the process that leads, or of each group of as many ranks;
-	 * returns how many. NULL: each rank knows its own. */
+	/* The results of all ranks, for the process that leads, or of each group of ranks; returns
+	 * how many. NULL: each rank knows its own. */
 	int (*gather)(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err);
 	/* Mean loss and hits over the held-out samples; all ranks call it. */
 	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
