@@ -1,14 +1,16 @@
 /*
- * endspeed - how fast messages pass between two endpoints of this machine, beside what the same way
+ * endspeed - how fast messages pass between endpoints of this machine, beside what the same way
  * carries without them.
  *
- * usage: endspeed tcp|shm BYTES MESSAGES TURNS     (a line a turn: plain and own bandwidth in GB/s)
- *        endspeed tcp|shm 0 MESSAGES TURNS         (plain and own round trip, median, in us)
+ * usage: endspeed tcp|shm BYTES MESSAGES TURNS [RECEIVERS]
+ *                                           (a line a turn: plain and own bandwidth in GB/s)
+ *        endspeed tcp|shm 0 MESSAGES TURNS  (plain and own round trip, median, in us)
  *
- * Both are measured by turns, between the same two processes. Plain: a stream over a socket of
+ * Both are measured by turns, between the same processes. Plain: a stream over a socket of
  * loopback, in large pieces; in shared memory a copy out of it. Own: messages of that size, two on
  * their way at a time; in shared memory the receiver copies each body before it releases it, as the
- * plain copy does.
+ * plain copy does. Each of several receivers gets an equal part of each message, as servers get
+ * slices of a commit; a turn lasts from the first one's beginning to the last one's end.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,22 +19,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/endpoint.h"
 
-#define FOREVER INT64_MAX
+#define FOREVER	  INT64_MAX
+#define RECEIVERS 8
 
-struct side {
-	struct pl_endpoint *e;
+struct span {
+	pl_ns begin, end;
+};
+struct peer {
 	uint32_t c;
 	int s; /* the plain socket */
-	size_t bytes;
+	uint8_t *body[2];
+	int left; /* messages that were not given to the endpoint yet */
+};
+struct side {
+	struct pl_endpoint *e;
+	struct peer peer[RECEIVERS]; /* of the sender: receivers; of a receiver: the sender */
+	int peers;
+	size_t bytes; /* of the part of one receiver */
 	int n, turns;
-	uint8_t *body[2], *copy;
+	uint8_t *copy;
 	double *us;
+	struct span *span; /* of a receiver, in shared memory: [2 turns], plain and own */
 	bool shared;
 };
 
@@ -44,23 +58,24 @@ static void need(bool fine, const char *what, const struct pl_err *e)
 	exit(4);
 }
 
-static void plain_all(struct side *k, bool out, uint8_t *p, size_t n)
+static void plain_all(struct peer *to, bool out, uint8_t *p, size_t n)
 {
 	for (size_t at = 0; at < n;) {
-		ssize_t m = out ? send(k->s, p + at, n - at, MSG_NOSIGNAL)
-				: recv(k->s, p + at, n - at, 0);
+		ssize_t m = out ? send(to->s, p + at, n - at, MSG_NOSIGNAL)
+				: recv(to->s, p + at, n - at, 0);
 
 		need(m > 0, "plain socket", NULL);
 		at += (size_t)m;
 	}
 }
 
-static void send_one(struct side *k, const void *body, size_t bytes)
+static void send_one(struct side *k, struct peer *to, const void *body, size_t bytes)
 {
 	struct pl_message m = { .kind = 1, .body = body, .bytes = bytes };
 	struct pl_err e = { 0 };
 
-	need(pl_comm_endpoint_send(k->e, k->c, &m, (void *)(uintptr_t)body, &e) == 0, "send", &e);
+	to->left--;
+	need(pl_comm_endpoint_send(k->e, to->c, &m, (void *)(uintptr_t)body, &e) == 0, "send", &e);
 }
 
 static struct pl_endpoint_event get(struct side *k, int kind)
@@ -74,48 +89,51 @@ static struct pl_endpoint_event get(struct side *k, int kind)
 	return ev;
 }
 
-/* Both begin a part together: the receiver says that it is ready. */
+/* All begin a part together: the receivers say that they are ready, and the sender that all are. */
 static void together(struct side *k, bool sender)
 {
-	plain_all(k, !sender, (uint8_t[1]){ 0 }, 1);
+	for (int says = 0; says < 2; says++)
+		for (int i = 0; i < k->peers; i++)
+			plain_all(&k->peer[i], sender == says, (uint8_t[1]){ 0 }, 1);
 }
 
 static void stream_out(struct side *k)
 {
-	int left = k->n;
-
-	if (!k->shared) {
-		together(k, true);
-		for (int i = 0; i < k->n; i++)
-			plain_all(k, true, k->body[i % 2], k->bytes);
-	}
 	together(k, true);
-	for (int i = 0; i < 2 && i < k->n; i++)
-		send_one(k, k->body[i], k->bytes);
-	for (int i = 2; left; left--) {
-		void *p = get(k, PL_ENDPOINT_SENT).done;
+	for (int i = 0; i < k->n && !k->shared; i++)
+		for (int r = 0; r < k->peers; r++)
+			plain_all(&k->peer[r], true, k->peer[r].body[i % 2], k->bytes);
+	together(k, true);
+	for (int r = 0; r < k->peers; r++) {
+		k->peer[r].left = k->n;
+		for (int i = 0; i < 2 && i < k->n; i++)
+			send_one(k, &k->peer[r], k->peer[r].body[i], k->bytes);
+	}
+	for (int left = k->n * k->peers; left; left--) {
+		struct pl_endpoint_event ev = get(k, PL_ENDPOINT_SENT);
+		struct peer *to = k->peer;
 
-		if (i++ < k->n)
-			send_one(k, p, k->bytes);
+		while (to->c != ev.connection)
+			to++;
+		if (to->left)
+			send_one(k, to, ev.done, k->bytes);
 	}
 }
 
-static void stream_in(struct side *k)
+static void stream_in(struct side *k, struct span *span)
 {
-	double gb = (double)k->bytes * k->n;
-	pl_ns from, plain, own;
+	struct peer *from = k->peer;
 
-	if (!k->shared)
-		together(k, false);
-	from = pl_now_ns();
+	together(k, false);
+	span[0].begin = pl_now_ns();
 	for (int i = 0; i < k->n; i++)
 		if (k->shared)
-			memcpy(k->copy, k->body[i % 2], k->bytes);
+			memcpy(k->copy, from->body[i % 2], k->bytes);
 		else
-			plain_all(k, false, k->copy, k->bytes);
-	plain = pl_now_ns() - from;
+			plain_all(from, false, k->copy, k->bytes);
+	span[0].end = pl_now_ns();
 	together(k, false);
-	from = pl_now_ns();
+	span[1].begin = pl_now_ns();
 	for (int i = 0; i < k->n; i++) {
 		struct pl_endpoint_event ev = get(k, PL_ENDPOINT_MESSAGE);
 
@@ -123,9 +141,7 @@ static void stream_in(struct side *k)
 			memcpy(k->copy, ev.message.body, ev.message.bytes);
 		pl_comm_endpoint_release(k->e, &ev);
 	}
-	own = pl_now_ns() - from;
-	printf("%.3f %.3f\n", gb / (double)plain, gb / (double)own);
-	fflush(stdout);
+	span[1].end = pl_now_ns();
 }
 
 static int compare(const void *a, const void *b)
@@ -152,17 +168,17 @@ static void round_trips(struct side *k, bool first)
 			pl_ns from = pl_now_ns();
 
 			if (first && own)
-				send_one(k, NULL, 0);
+				send_one(k, k->peer, NULL, 0);
 			else if (first)
-				plain_all(k, true, head, sizeof(head));
+				plain_all(k->peer, true, head, sizeof(head));
 			if (own)
 				get(k, PL_ENDPOINT_MESSAGE);
 			else
-				plain_all(k, false, head, sizeof(head));
+				plain_all(k->peer, false, head, sizeof(head));
 			if (!first && own)
-				send_one(k, NULL, 0);
+				send_one(k, k->peer, NULL, 0);
 			else if (!first)
-				plain_all(k, true, head, sizeof(head));
+				plain_all(k->peer, true, head, sizeof(head));
 			k->us[i] = (double)(pl_now_ns() - from) / 1e3;
 		}
 		if (first && own)
@@ -176,10 +192,12 @@ static void prepare(struct side *k)
 {
 	struct pl_err e = { 0 };
 
-	for (int i = 0; i < 2 && k->bytes; i++) {
-		k->body[i] = pl_comm_endpoint_alloc(k->e, k->bytes, &e);
-		need(k->body[i], "memory", &e);
-		memset(k->body[i], i + 1, k->bytes);
+	for (int i = 0; i < 2 * k->peers && k->bytes; i++) {
+		uint8_t **body = &k->peer[i / 2].body[i % 2];
+
+		*body = pl_comm_endpoint_alloc(k->e, k->bytes, &e);
+		need(*body, "memory", &e);
+		memset(*body, i + 1, k->bytes);
 	}
 	k->copy = malloc(k->bytes + 1);
 	k->us = calloc((size_t)k->n, sizeof(*k->us));
@@ -187,7 +205,7 @@ static void prepare(struct side *k)
 	memset(k->copy, 1, k->bytes);
 }
 
-/* The plain socket between the two. */
+/* The plain socket of a receiver. */
 static int listening(struct sockaddr_in *a)
 {
 	socklen_t n = sizeof(*a);
@@ -201,8 +219,8 @@ static int listening(struct sockaddr_in *a)
 	return s;
 }
 
-/* One of the two processes; the receiver listens, and so is the one that prints bandwidth. */
-static void run(struct side *k, const struct pl_endpoint_opts *o, const char *at, int s,
+/* One of the processes; a receiver listens. s and a: of each receiver. */
+static void run(struct side *k, const struct pl_endpoint_opts *o, const char *at, const int *s,
 		const struct sockaddr_in *a)
 {
 	bool receiver = o->listen;
@@ -210,58 +228,89 @@ static void run(struct side *k, const struct pl_endpoint_opts *o, const char *at
 	int on = 1;
 
 	need(pl_comm_endpoint_open(o, &k->e, &e) == 0, "open", &e);
-	if (receiver) {
-		k->s = accept(s, NULL, NULL);
-		k->c = get(k, PL_ENDPOINT_ACCEPTED).connection;
-	} else {
-		k->s = socket(AF_INET, SOCK_STREAM, 0);
-		need(connect(k->s, (const struct sockaddr *)a, sizeof(*a)) == 0, "connect", NULL);
-		need(pl_comm_endpoint_connect(k->e, at, 1, pl_now_ns() + 10000000000, &k->c, &e) ==
-			     0,
-		     "connect", &e);
+	for (int i = 0; i < k->peers; i++) {
+		struct peer *p = &k->peer[i];
+
+		if (receiver) {
+			p->s = accept(s[o->id - 1], NULL, NULL);
+			p->c = get(k, PL_ENDPOINT_ACCEPTED).connection;
+		} else {
+			p->s = socket(AF_INET, SOCK_STREAM, 0);
+			need(connect(p->s, (const struct sockaddr *)&a[i], sizeof(*a)) == 0,
+			     "connect", NULL);
+			need(pl_comm_endpoint_connect(k->e, at, (uint32_t)i + 1,
+						      pl_now_ns() + 10000000000, &p->c, &e) == 0,
+			     "connect", &e);
+		}
+		setsockopt(p->s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	}
-	setsockopt(k->s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	prepare(k);
 	for (int i = 0; i < k->turns; i++)
 		if (!k->bytes)
 			round_trips(k, receiver);
 		else if (receiver)
-			stream_in(k);
+			stream_in(k, k->span + 2 * (size_t)i);
 		else
 			stream_out(k);
 	together(k, !receiver);
 	pl_comm_endpoint_close(k->e);
 }
 
+/* GB/s of all receivers together: from the first one's beginning to the last one's end. */
+static double bandwidth(const struct side *k, const struct span *span, int receivers)
+{
+	pl_ns begin = INT64_MAX, end = 0;
+
+	for (int r = 0; r < receivers; r++) {
+		begin = pl_min_i64(begin, span[2 * r * k->turns].begin);
+		end = pl_max_i64(end, span[2 * r * k->turns].end);
+	}
+	return (double)k->bytes * k->n * receivers / (double)(end - begin);
+}
+
+static bool number(const char *text, int most, int *v)
+{
+	*v = atoi(text);
+	return *v >= 1 && *v <= most;
+}
+
 int main(int argc, char **argv)
 {
-	struct pl_endpoint_opts o = { .id = 1, .token = "measuring 0123456789" };
-	struct sockaddr_in a;
+	struct pl_endpoint_opts o = { .token = "measuring 0123456789", .timeout_ns = 20000000000 };
+	struct sockaddr_in a[RECEIVERS];
 	struct side k = { 0 };
+	struct span *span;
 	char dir[] = "/tmp/endspeed.XXXXXX", at[64];
-	int s, st = 0;
+	int s[RECEIVERS], st, bad = 0, receivers = 1;
 
-	if (argc != 5 || (strcmp(argv[1], "tcp") != 0 && strcmp(argv[1], "shm") != 0) ||
-	    atoi(argv[3]) < 1 || !mkdtemp(dir)) {
-		fprintf(stderr, "usage: endspeed tcp|shm BYTES MESSAGES TURNS\n");
+	if (argc < 5 || argc > 6 || (strcmp(argv[1], "tcp") != 0 && strcmp(argv[1], "shm") != 0) ||
+	    !number(argv[3], 1000000, &k.n) || !number(argv[4], 1000, &k.turns) ||
+	    (argc == 6 && !number(argv[5], RECEIVERS, &receivers)) || !mkdtemp(dir)) {
+		fprintf(stderr, "usage: endspeed tcp|shm BYTES MESSAGES TURNS [RECEIVERS]\n");
 		return 2;
 	}
 	snprintf(at, sizeof(at), "dir:%s", dir);
 	o.transport = argv[1];
-	o.body_max = k.bytes = (size_t)atol(argv[2]);
-	o.timeout_ns = 20000000000;
+	o.body_max = k.bytes = (size_t)atol(argv[2]) / (size_t)receivers;
 	k.shared = !strcmp(argv[1], "shm");
-	k.n = atoi(argv[3]);
-	k.turns = atoi(argv[4]);
-	s = listening(&a);
-	if (fork() == 0) {
-		o.id = 2;
-		run(&k, &o, at, s, &a);
-		_exit(0);
-	}
-	o.listen = at;
-	run(&k, &o, at, s, &a);
-	wait(&st);
+	span = mmap(NULL, 2 * (size_t)receivers * (size_t)k.turns * sizeof(*span),
+		    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	need(span != MAP_FAILED, "memory", NULL);
+	for (int r = 0; r < receivers; r++)
+		s[r] = listening(&a[r]);
+	for (int r = 0; r <= receivers; r++)
+		if (fork() == 0) {
+			o.id = (uint32_t)r + 1;
+			o.listen = r < receivers ? at : NULL;
+			k.span = span + 2 * (size_t)r * (size_t)k.turns;
+			k.peers = r < receivers ? 1 : receivers;
+			run(&k, &o, at, s, a);
+			exit(0);
+		}
+	while (wait(&st) > 0)
+		bad |= st;
+	for (int i = 0; i < 2 * k.turns && k.bytes && !bad; i++)
+		printf("%.3f%c", bandwidth(&k, span + i, receivers), i % 2 ? '\n' : ' ');
 	rmdir(dir);
-	return st ? 1 : 0;
+	return bad ? 1 : 0;
 }

@@ -46,7 +46,7 @@ static double nominal_heterogeneity(const struct pl_job *j)
 		if (!isfinite(speed))
 			return NAN;
 		slowest = fmin(slowest, speed);
-		if ((r + 1) % j->group) /* a group is as fast as its slowest rank */
+		if ((r + 1) % pl_job_group(j)) /* a group is as fast as its slowest rank */
 			continue;
 		sum += slowest;
 		least = fmin(least, slowest);

@@ -20,7 +20,8 @@ struct config {
 	bool again;	/* this is a server in place of one that was killed */
 	bool is_parent; /* this process forked others, which have ended */
 	struct comparison *row; /* of --policies: in place of a report; NULL */
-	int *memory; /* [servers]: files without a name of forked processes; NULL: none */
+	int *memory;	    /* [servers]: files without a name of forked processes; NULL: none */
+	atomic_bool *ended; /* [processes], if they were forked: shared memory; NULL */
 	const char *plan, *trace, *report, *checkpoint, *checkpoint_best, *resume, *export_to,
 		*import_from;
 	const char *device, *transport, *meet, *bind, *bench;
@@ -44,7 +45,8 @@ void catch_signals(void); /* from now on SIGINT and SIGTERM ask; before, they en
 void flush_before_exit(void);
 /* Looks for a launcher, which says how many ranks there are and where they meet, into *c. */
 int read_launcher(struct config *c, struct pl_err *err) PL_MUST;
-/* The simulated host of a rank, if the job wants several; NULL: the real one. */
+/* The host of a rank: one that the job or PACELINE_HOST imitates; NULL: the real one, also of
+ * servers. */
 #define HOST_MAX 32
 const char *host_of_rank(const struct config *c, const struct pl_launch *p, char text[HOST_MAX]);
 /*
@@ -58,10 +60,11 @@ int start_ranks(struct config *c, int64_t default_ranks,
  * does it, but not in the parent under --policies, which has a table to write. */
 void end_by(int sig);
 struct device;
-/* Where the processes of a job meet whose engine connects them. shape: to be freed by pl_free(). */
+/* Where the processes of a job meet whose engine connects them. shape: to be freed by pl_free();
+ * host: memory that lasts as long as *m. */
 int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 		 struct device *d, struct pl_engine_meeting *m, struct pl_link_shape **shape,
-		 struct pl_err *err) PL_MUST;
+		 char host[HOST_MAX], struct pl_err *err) PL_MUST;
 /* Connects the ranks; *w is NULL if there is one rank. `j` gives links and transport. The ranks
  * send data that is on the device `d`. */
 int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,

@@ -271,6 +271,7 @@ static bool wait_for(struct team *t, int started)
 					continue;
 			}
 			v[i].done = true;
+			t->c->ended[i] = true;
 			left--;
 			if (until == INT64_MAX && ends_all(t, i))
 				until = pl_now_ns() + grace;
@@ -367,9 +368,17 @@ static int result_of_ranks(const struct config *c, const struct child *v, int n,
 
 const char *host_of_rank(const struct config *c, const struct pl_launch *p, char text[HOST_MAX])
 {
-	if (c->hosts < 2)
+	int rank = p->rank - c->servers, ranks = p->size - c->servers;
+	const char *name = getenv("PACELINE_HOST");
+
+	if (rank < 0)
 		return NULL;
-	snprintf(text, HOST_MAX, "host%lld", (long long)(p->rank / (p->size / c->hosts)));
+	if (c->hosts >= 2)
+		snprintf(text, HOST_MAX, "host%lld", (long long)(rank / (ranks / c->hosts)));
+	else if (name && *name)
+		snprintf(text, HOST_MAX, "%.*s", HOST_MAX - 1, name);
+	else
+		return NULL;
 	return text;
 }
 
@@ -486,9 +495,11 @@ static int fork_ranks(struct config *c, int n, work_of_rank *work, void *arg, st
 	if (rc < 0)
 		return rc;
 	p->size = p->local_size = n;
+	c->ended = mmap(NULL, (size_t)n * sizeof(*c->ended), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	t.said = mmap(NULL, (size_t)n * sizeof(*t.said), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (t.said == MAP_FAILED) {
+	if (t.said == MAP_FAILED || c->ended == MAP_FAILED) {
 		rc = pl_fail_sys(err, "memory for messages of ranks");
 		goto out;
 	}
@@ -510,6 +521,9 @@ out:
 		pl_remove_folder(p->folder);
 	if (t.said != MAP_FAILED)
 		munmap(t.said, (size_t)n * sizeof(*t.said));
+	if (c->ended != MAP_FAILED)
+		munmap(c->ended, (size_t)n * sizeof(*c->ended));
+	c->ended = NULL;
 	for (int i = 0; c->memory && i < c->servers; i++)
 		if (c->memory[i] >= 0)
 			close(c->memory[i]);
@@ -658,13 +672,16 @@ static void guard_device(const struct config *c, struct device *d, int rank)
 
 int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 		 struct device *d, struct pl_engine_meeting *m, struct pl_link_shape **shape,
-		 struct pl_err *err)
+		 char host[HOST_MAX], struct pl_err *err)
 {
 	*m = (struct pl_engine_meeting){ .rank = p->rank,
 					 .size = p->size,
 					 .at = p->meet,
 					 .token = p->token,
 					 .bind = c->bind,
+					 .host = host_of_rank(c, p, host),
+					 .forked = !c->launch.launcher,
+					 .ended = c->ended,
 					 .timeout_ns = c->timeout_ns,
 					 .lost = device_lost,
 					 .lost_arg = d,

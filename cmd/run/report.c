@@ -42,7 +42,7 @@ static void workers_json(const struct result *r, struct pl_writer *w)
 		const struct pl_train_result *k = &r->worker[i];
 
 		pl_json_open(w, '{');
-		pl_json_int(w, "rank", i * (r->t->ranks / r->workers));
+		pl_json_int(w, "rank", (int64_t)(k->rank + 0.5));
 		pl_json_int(w, "steps", (int64_t)(k->steps + 0.5));
 		pl_json_real(w, "samples_per_s", k->samples_per_s);
 		pl_json_int(w, "commits", (int64_t)(k->commits + 0.5));

@@ -16,6 +16,7 @@ struct training {
 	struct pl_world *world;
 	struct pl_engine_meeting meeting; /* in place of a world */
 	struct pl_link_shape *shape;
+	char host[HOST_MAX];
 	struct pl_recorder *rec;
 	struct pl_tracer *tracer;
 	struct pl_train_log **log; /* of rank 0 */
@@ -176,7 +177,8 @@ static int prepare(struct training *t, struct pl_err *err)
 	PL_CHECK(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
 	if (t->t.engine->servers) {
-		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->device, &t->meeting, &t->shape, err));
+		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->device, &t->meeting, &t->shape,
+				      t->host, err));
 		o.meeting = &t->meeting;
 	} else {
 		PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
@@ -207,6 +209,7 @@ static int report(struct training *t, struct pl_err *err)
 	double s = fmax(1e-9, (double)(d->end - d->begin) / 1e9), first = (double)d->first_ns / 1e9;
 	double steps = (double)pl_train_measured(d), share = steps / fmax(1, (double)d->steps_done);
 	struct pl_train_result own = {
+		.rank = t->p->rank,
 		.steps = (double)d->steps_done,
 		.samples = (double)d->samples,
 		.samples_per_s = (double)d->samples * share / fmax(1e-9, s - first),

@@ -64,6 +64,9 @@ struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
 	int rank, size;
+	/* [size]: the numbers of the ranks in all messages, where the world is a part of a job; it
+	 * outlives the world. NULL: their numbers in the world. */
+	const uint32_t *names;
 	/* On this host, as the launcher set it; 0 of 0 or -1: unknown. A difference is logged. */
 	int local_rank, local_size;
 	const char *host; /* equal names share memory; others imitate hosts; NULL: its name */
@@ -146,6 +149,8 @@ int pl_comm_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_world_abort(struct pl_world *w, const char *why);
 int pl_comm_world_rank(const struct pl_world *w);
 int pl_comm_world_size(const struct pl_world *w);
+/* The number of a rank in messages. */
+int pl_comm_world_name(const struct pl_world *w, int rank);
 /*
  * Memory that collectives use without copying (shared, where ranks share a host): 64-byte aligned,
  * zeroed. Collective: all ranks call it alike, with no other operation in progress. It stays valid
@@ -226,6 +231,9 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 		  struct pl_comm_bench_result *r, struct pl_err *err) PL_MUST;
 
 /* ---- the rank of this process ---- */
+
+/* Equal for processes that can map one another's memory. name: as `host` of pl_world_opts. */
+uint64_t pl_comm_host_id(const char *name);
 
 struct pl_launch {
 	int rank, size, local_rank, local_size; /* -1 unknown */

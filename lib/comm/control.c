@@ -73,7 +73,8 @@ static void compare_digests(struct pl_world *w, int rank, uint64_t n, uint64_t d
 			w, rank,
 			"rank %d and rank %d did not begin the same collectives with the "
 			"same sizes: one of number %llu to %llu differs",
-			rank < w->rank ? rank : w->rank, rank < w->rank ? w->rank : rank,
+			pl_comm_name(w, rank < w->rank ? rank : w->rank),
+			pl_comm_name(w, rank < w->rank ? w->rank : rank),
 			(unsigned long long)p->same_collectives, (unsigned long long)n - 1);
 	else if (known)
 		p->same_collectives = n;
@@ -102,7 +103,7 @@ static void handle_frame(struct pl_world *w, int rank, const struct pl_frame *f)
 		break;
 	default:
 		pl_comm_world_fail(w, rank, "rank %d sent a message that does not belong here",
-				   rank);
+				   pl_comm_name(w, rank));
 	}
 }
 
@@ -118,10 +119,10 @@ static void receive_frames(struct pl_world *w, int rank)
 		handle_frame(w, rank, &f);
 	}
 	if (rc == PL_EDATA)
-		pl_comm_world_fail(w, rank, "rank %d: %s", rank, e.msg);
+		pl_comm_world_fail(w, rank, "rank %d: %s", pl_comm_name(w, rank), e.msg);
 	p->disconnected |= rc < 0;
 	if (rc < 0 && !atomic_load(&p->said_goodbye))
-		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", rank, e.msg);
+		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", pl_comm_name(w, rank), e.msg);
 }
 
 /* ---- sending ---- */
@@ -181,11 +182,11 @@ static void look_for_dead(struct pl_world *w, pl_ns now)
 		if (r == w->rank || p->disconnected || atomic_load(&p->said_goodbye))
 			continue;
 		if (now - p->last_heard > w->timeout)
-			pl_comm_world_fail(w, r, "rank %d gave no sign of life for %.1f s", r,
-					   (double)(now - p->last_heard) / 1e9);
+			pl_comm_world_fail(w, r, "rank %d gave no sign of life for %.1f s",
+					   pl_comm_name(w, r), (double)(now - p->last_heard) / 1e9);
 		else if (broken && now - broken > pl_min_i64(w->timeout / 4, 200000000))
-			pl_comm_world_fail(w, r, "a connection to rank %d broke (%s)", r,
-					   p->broken_why);
+			pl_comm_world_fail(w, r, "a connection to rank %d broke (%s)",
+					   pl_comm_name(w, r), p->broken_why);
 	}
 }
 

@@ -312,7 +312,7 @@ bool pl_comm_device_ready(struct pl_work *k)
 	if (rc > 0 && k->device.delayed && !k->direct && !w->library.calls)
 		rc = pl_comm_expand(k, &e) < 0 ? e.code : rc;
 	if (rc < 0)
-		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
+		pl_comm_world_fail(w, w->rank, "rank %d: %s", pl_comm_name(w, w->rank), e.msg);
 	if (rc <= 0)
 		return false;
 	if (k->device.delayed) /* before that it waited for the device, not for other ranks */
@@ -427,8 +427,8 @@ void pl_comm_device_look(struct pl_world *w, pl_ns now)
 	/* if the device failed, the thread that waits is told */
 	late = mark && !w->device.b->event_passed(w->device.ctx, mark, &e) && in >= w->patience;
 	if (late)
-		pl_comm_world_fail(w, w->rank, "rank %d waited %.1f s for its device", w->rank,
-				   (double)in / 1e9);
+		pl_comm_world_fail(w, w->rank, "rank %d waited %.1f s for its device",
+				   pl_comm_name(w, w->rank), (double)in / 1e9);
 }
 
 /* ---- memory ---- */

@@ -275,7 +275,7 @@ static bool receive_header(struct pl_world *w, struct pl_conn *c, const struct p
 	uint8_t op = k->a.op == PL_OP_RECV ? PL_OP_SEND : k->a.op;
 
 	if (pl_comm_header_get(c->header_in, &h, &e) < 0) {
-		pl_comm_world_fail(w, c->peer, "rank %d: %s", c->peer, e.msg);
+		pl_comm_world_fail(w, c->peer, "rank %d: %s", pl_comm_name(w, c->peer), e.msg);
 		return false;
 	}
 	if (h.op == op && h.algo == k->a.algo && h.seq == k->seq && h.chunk == s->chunk &&
@@ -287,9 +287,10 @@ static bool receive_header(struct pl_world *w, struct pl_conn *c, const struct p
 		w, c->peer,
 		"rank %d sent %u bytes (piece %u) of %s %llu by %s, expected were %zu (piece %u) "
 		"of %s %llu by %s: ranks must begin the same operations with the same sizes",
-		c->peer, h.bytes, h.chunk, pl_comm_operation_name(h.op), (unsigned long long)h.seq,
-		pl_comm_algorithm_name(h.algo), s->bytes, s->chunk, pl_comm_operation_name(op),
-		(unsigned long long)k->seq, pl_comm_algorithm_name(k->a.algo));
+		pl_comm_name(w, c->peer), h.bytes, h.chunk, pl_comm_operation_name(h.op),
+		(unsigned long long)h.seq, pl_comm_algorithm_name(h.algo), s->bytes, s->chunk,
+		pl_comm_operation_name(op), (unsigned long long)k->seq,
+		pl_comm_algorithm_name(k->a.algo));
 	return false;
 }
 
@@ -652,14 +653,15 @@ static void report_late(struct pl_world *w, const struct pl_work *k, int r, cons
 		pl_comm_world_fail(w, w->rank,
 				   "%s %llu: rank %d waited %.1f s for %s to end it; all ranks had "
 				   "begun it",
-				   name, seq, w->rank, (double)still / 1e9, w->library.calls->name);
+				   name, seq, pl_comm_name(w, w->rank), (double)still / 1e9,
+				   w->library.calls->name);
 	else if (r == w->rank)
-		pl_comm_world_fail(w, r, "%s %llu: rank %d waited %.1f s for %s", name, seq, r,
-				   (double)still / 1e9, what);
+		pl_comm_world_fail(w, r, "%s %llu: rank %d waited %.1f s for %s", name, seq,
+				   pl_comm_name(w, r), (double)still / 1e9, what);
 	else
 		pl_comm_world_fail(w, r < 0 ? w->rank : r,
 				   "%s %llu: waited %.1f s for rank %d (%s)%s", name, seq,
-				   (double)still / 1e9, r, what,
+				   (double)still / 1e9, pl_comm_name(w, r < 0 ? w->rank : r), what,
 				   k->all_begun_at ? ", whose connection lets nothing through"
 						   : ", which lives but has not begun it");
 }
@@ -681,7 +683,7 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 		int r = not_begun(w, k, true);
 
 		if (r >= 0) {
-			pl_comm_world_fail(w, r, "rank %d left before it", r);
+			pl_comm_world_fail(w, r, "rank %d left before it", pl_comm_name(w, r));
 			return;
 		}
 		if (!k->all_begun_at && not_begun(w, k, false) < 0)

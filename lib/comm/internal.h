@@ -410,12 +410,15 @@ void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts, because a rank that tries repeatedly would fill the screen. */
 void pl_comm_reject(struct pl_acceptor *a, const char *why);
 
+/* The number of a rank in messages. */
+static inline int pl_comm_name(const struct pl_world *w, int rank)
+{
+	return w->o.names ? (int)w->o.names[rank] : rank;
+}
 /* launch_token.c: writes a file, complete when seen. 0; -1: errno. dir may be AT_FDCWD. */
 int pl_comm_leave_file(int dir, const char *name, const char *text);
 /* meet.c: the addresses of the ranks, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
-/* Equal for processes that can map one another's memory; name: as pl_world_opts.host. */
-uint64_t pl_comm_host_id(const char *name);
 /* net.c: sockets */
 /* host "*": any address. address: at least PL_ADDRESS_MAX characters for the numeric address. */
 int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *address,

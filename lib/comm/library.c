@@ -117,8 +117,8 @@ void pl_comm_library_watch(struct pl_world *w)
 	if (in <= limit)
 		return;
 	pthread_mutex_unlock(&w->lock);
-	pl_comm_world_fail(w, w->rank, "rank %d: %s has not returned for %.1f s%s", w->rank,
-			   w->library.calls->name, (double)in / 1e9,
+	pl_comm_world_fail(w, w->rank, "rank %d: %s has not returned for %.1f s%s",
+			   pl_comm_name(w, w->rank), w->library.calls->name, (double)in / 1e9,
 			   !w->library.opened ? " from its start, in which all ranks take part"
 			   : w->stop	      ? " from its end, in which all ranks take part"
 					      : "");
@@ -137,7 +137,7 @@ static void report_error(struct pl_world *w, const struct pl_work *k, const char
 
 	while (w->size > 1 && !atomic_load(&w->failed) && pl_now_ns() < until)
 		pl_sleep_ns(5000000);
-	pl_comm_world_fail(w, w->rank, "rank %d: %s %llu: %s", w->rank,
+	pl_comm_world_fail(w, w->rank, "rank %d: %s %llu: %s", pl_comm_name(w, w->rank),
 			   pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, why);
 }
 
@@ -328,7 +328,7 @@ int pl_comm_library_start(struct pl_world *w, struct pl_err *err)
 			     w->library.err.msg);
 	pthread_mutex_unlock(&w->lock);
 	if (rc < 0) /* the others wait for this rank in theirs */
-		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, err->msg);
+		pl_comm_world_fail(w, w->rank, "rank %d: %s", pl_comm_name(w, w->rank), err->msg);
 	return rc;
 }
 

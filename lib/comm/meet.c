@@ -132,7 +132,7 @@ static void list_missing(struct meeting *m, const bool *came, char *text, size_t
 			      n == 1 ? "" : "s");
 	for (int r = 0; r < w->size && shown < 16; r++)
 		if (!came[r] && ++shown)
-			at += (size_t)snprintf(text + at, size - at, " %d", r);
+			at += (size_t)snprintf(text + at, size - at, " %d", pl_comm_name(w, r));
 	if (n > shown)
 		at += (size_t)snprintf(text + at, size - at, " and %d more", n - shown);
 	at += (size_t)snprintf(text + at, size - at, " never came");
@@ -203,7 +203,7 @@ static int host_meeting(struct meeting *m)
 			rc = pl_comm_link_write(&w->peer[r].control, &f, m->until + w->timeout,
 						m->err);
 			if (rc < 0)
-				pl_wrap(m->err, "meeting: rank %d", r);
+				pl_wrap(m->err, "meeting: rank %d", pl_comm_name(w, r));
 		}
 	return rc;
 }
@@ -260,7 +260,7 @@ static int join_meeting(struct meeting *m)
 		if (rc >= 0)
 			rc = pl_comm_net_connect(m->host, m->port, until, &l->fd, m->err);
 		if (rc < 0 && wrap_remedy(m, 0, m->host))
-			pl_wrap(m->err, "rank 0 never came");
+			pl_wrap(m->err, "rank %d never came", pl_comm_name(m->w, 0));
 		if (rc >= 0 && m->acceptor.listener < 0 && (rc = listen_as_met(m, l->fd)) < 0)
 			return rc;
 		if (rc >= 0)
@@ -302,7 +302,7 @@ static int place_ranks(struct meeting *m)
 			m->err, PL_EUSAGE,
 			"transport shm: rank %d shares its host with %d of %d ranks (at most "
 			"%d); take auto or tcp",
-			w->rank, w->n_local, w->size, PL_LOCAL_MAX);
+			pl_comm_name(w, w->rank), w->n_local, w->size, PL_LOCAL_MAX);
 	w->all_local = w->shares && w->n_local == w->size;
 	for (int i = 0; i < w->n_local; i++)
 		w->peer[w->local[i]].local = w->shares;
@@ -310,7 +310,7 @@ static int place_ranks(struct meeting *m)
 		pl_say(w->o.log, PL_LOG_NOTE,
 		       "rank %d: the launcher reports %d ranks on this host, the meeting found "
 		       "%d",
-		       w->rank, w->o.local_size, w->n_local);
+		       pl_comm_name(w, w->rank), w->o.local_size, w->n_local);
 	return 0;
 }
 
@@ -334,7 +334,7 @@ static int store_connection(struct meeting *m, int r, int number, struct pl_link
 	int rc = pl_comm_net_tune(l->fd, m->w->timeout, m->err);
 
 	if (rc >= 0 && *to >= 0)
-		rc = pl_fail(m->err, PL_EIO, "rank %d connected twice", r);
+		rc = pl_fail(m->err, PL_EIO, "rank %d connected twice", pl_comm_name(m->w, r));
 	if (rc < 0)
 		pl_comm_link_close(l);
 	else
@@ -356,7 +356,7 @@ static int connect_to(struct meeting *m, int r, int number)
 		return store_connection(m, r, number, &l);
 	pl_comm_link_close(&l);
 	wrap_remedy(m, r, to->address);
-	return pl_wrap(m->err, "rank %d", r);
+	return pl_wrap(m->err, "rank %d", pl_comm_name(w, r));
 }
 
 /* Fails with the first higher rank that has not connected. */
@@ -369,7 +369,7 @@ static int fail_missing(struct meeting *m)
 			if (*descriptor(w, r, i) < 0)
 				return pl_fail(m->err, PL_EIO,
 					       "meeting: waited %.1f s for rank %d to connect",
-					       (double)w->timeout / 1e9, r);
+					       (double)w->timeout / 1e9, pl_comm_name(w, r));
 	return pl_fail(m->err, PL_EINTERNAL, "meeting: lost count");
 }
 
@@ -409,12 +409,13 @@ static int compare_library(struct meeting *m, int r, const struct pl_ready *x,
 	if (m->err->code)
 		return m->err->code;
 	if (x->code < 0)
-		return pl_fail(m->err, x->code, "rank %d: %s", r, x->text);
+		return pl_fail(m->err, x->code, "rank %d: %s", pl_comm_name(m->w, r), x->text);
 	if (strcmp(x->text, first->text) != 0)
-		return pl_fail(m->err, PL_EABSENT,
-			       "rank 0 has %s and rank %d has %s: all ranks of a job need the same "
-			       "library",
-			       first->text, r, x->text);
+		return pl_fail(
+			m->err, PL_EABSENT,
+			"rank %d has %s and rank %d has %s: all ranks of a job need the same "
+			"library",
+			pl_comm_name(m->w, 0), first->text, pl_comm_name(m->w, r), x->text);
 	return 0;
 }
 
@@ -444,7 +445,8 @@ static int exchange_ready(struct meeting *m)
 		if (rc >= 0 && f.kind != PL_FRAME_READY)
 			rc = pl_fail(&e, PL_EDATA, "it is not ready");
 		if (rc < 0)
-			return pl_fail(m->err, rc, "meeting: rank %d: %s", r, e.msg);
+			return pl_fail(m->err, rc, "meeting: rank %d: %s", pl_comm_name(w, r),
+				       e.msg);
 		*first = r ? *first : f.ready;
 		(void)compare_library(m, r, &f.ready, first);
 	}

@@ -108,9 +108,10 @@ static int all_posted(struct pl_world *w, const struct pl_work *k)
 			w, r,
 			"rank %d began %s of %llu elements (root %u) where rank %d began %s %llu "
 			"of %zu (root %d): ranks must begin the same operations",
-			r, pl_comm_operation_name(s->op), (unsigned long long)s->count, s->root,
-			w->rank, pl_comm_operation_name(k->a.op), (unsigned long long)k->seq,
-			k->a.count, k->a.root);
+			pl_comm_name(w, r), pl_comm_operation_name(s->op),
+			(unsigned long long)s->count, s->root, pl_comm_name(w, w->rank),
+			pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, k->a.count,
+			k->a.root);
 		return -1;
 	}
 	return 1;
@@ -276,7 +277,8 @@ static void choose_transfer(struct pl_world *w, struct pl_work *k)
 		release_slot(w, k);
 		k->direct = false;
 		if (pl_comm_expand(k, &e) < 0)
-			pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
+			pl_comm_world_fail(w, w->rank, "rank %d: %s", pl_comm_name(w, w->rank),
+					   e.msg);
 		else
 			pl_comm_engine_queue(k);
 	}

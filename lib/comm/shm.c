@@ -114,7 +114,7 @@ static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	for (int i = 1; i < w->n_local; i++) {
 		rc = pl_comm_link_write(&w->peer[w->local[i]].control, &f, until, err);
 		if (rc < 0)
-			return pl_wrap(err, "meeting: rank %d", w->local[i]);
+			return pl_wrap(err, "meeting: rank %d", pl_comm_name(w, w->local[i]));
 	}
 out:
 	return rc;
@@ -129,12 +129,12 @@ static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	if (rc >= 0 && (f.kind != PL_FRAME_MEMORY || f.memory.bytes != w->shared_bytes))
 		rc = pl_fail(err, PL_EDATA, "it announced other memory than expected");
 	if (rc < 0)
-		return pl_wrap(err, "meeting: rank %d", leader);
+		return pl_wrap(err, "meeting: rank %d", pl_comm_name(w, leader));
 	PL_TRY(pl_comm_memory_open(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err));
 	PL_TRY(pl_comm_memory_map(w->shared_fd, w->shared_bytes, &w->shared, err));
 	if (atomic_load(&w->shared->magic) != SHARED_MAGIC)
 		rc = pl_fail(err, PL_EDATA, "the shared memory of rank %d is something else",
-			     leader);
+			     pl_comm_name(w, leader));
 out:
 	return rc;
 }
@@ -192,7 +192,7 @@ int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err)
 
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err)
 {
-	float v[2] = { own->code != 0, own->code ? (float)w->rank : 0 };
+	float v[2] = { own->code != 0, own->code ? (float)pl_comm_name(w, w->rank) : 0 };
 	int rc = pl_comm_add_up(w, v, 2, err);
 
 	if (rc < 0 || v[0] <= 0)

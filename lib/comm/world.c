@@ -636,7 +636,7 @@ int pl_comm_world_close(struct pl_world *w, struct pl_err *err)
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	} else if (late >= 0) {
 		rc = pl_fail(err, PL_EIO, "end: waited %.1f s for the good-bye of rank %d",
-			     (double)w->patience / 1e9, late);
+			     (double)w->patience / 1e9, pl_comm_name(w, late));
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (rc == 0 && w->library.calls)
@@ -650,7 +650,7 @@ void pl_comm_world_abort(struct pl_world *w, const char *why)
 	if (!w)
 		return;
 	if (w->size > 1) {
-		pl_comm_world_fail(w, w->rank, "rank %d gave up: %s", w->rank,
+		pl_comm_world_fail(w, w->rank, "rank %d gave up: %s", pl_comm_name(w, w->rank),
 				   why ? why : "no reason given");
 		pthread_mutex_lock(&w->lock);
 		wait_until_told(w);
@@ -662,6 +662,11 @@ void pl_comm_world_abort(struct pl_world *w, const char *why)
 int pl_comm_world_rank(const struct pl_world *w)
 {
 	return w->rank;
+}
+
+int pl_comm_world_name(const struct pl_world *w, int rank)
+{
+	return pl_comm_name(w, rank);
 }
 
 int pl_comm_world_size(const struct pl_world *w)

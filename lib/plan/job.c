@@ -92,8 +92,10 @@ static const struct pl_lang_row rows[] = {
 		  OPTION("servers", INT, 0, "servers, each with a part of the weights", servers,
 			 .min = 1, .max = RANKS_MAX, .value = "1", .only = "ps"),
 		  OPTION("group", INT, 0,
-			 "ranks that are one worker: they sum their gradients in each step", group,
-			 .min = 1, .max = RANKS_MAX, .value = "1", .only = "ps"),
+			 "ranks that are one worker: they sum their gradients in each step; host: "
+			 "those of a host",
+			 group, .min = 1, .max = RANKS_MAX, .choices = "host", .value = "1",
+			 .only = "ps"),
 		  OPTION("overlap", FLAG, 0,
 			 "workers go on with steps until the reply to a commit comes, where the "
 			 "policy allows it",

@@ -51,12 +51,12 @@ struct pl_job {
 	size_t n_paces, cap_paces;
 	double split;		       /* share of the samples that are trained on; 1 */
 	double target_loss, bucket_mb; /* 0: none; bucket_mb: default 25, the first 1 */
-	int64_t servers, group;	       /* of engine ps; group: ranks that are one worker */
-	bool overlap;		       /* of commits with steps */
-	int64_t steps;		       /* below 0: not given */
-	int64_t patience;	       /* evaluations; 0: any number */
-	double delta;		       /* what a better evaluation is better by, at least */
-	int64_t checkpoint_keep;       /* 0: not given */
+	int64_t servers, group;	 /* of engine ps; group: ranks that are one worker, -1: of a host */
+	bool overlap;		 /* of commits with steps */
+	int64_t steps;		 /* below 0: not given */
+	int64_t patience;	 /* evaluations; 0: any number */
+	double delta;		 /* what a better evaluation is better by, at least */
+	int64_t checkpoint_keep; /* 0: not given */
 	int64_t batch, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
 		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;
@@ -87,10 +87,15 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
 /* What a device's name means: *cuda, and its number, below 0: that of the rank's place on its host.
  * False: there is no such name; no job has one. */
 bool pl_job_device(const char *name, bool *cuda, int *number);
-/* What commits to servers: groups of ranks. Of a checked job. */
+/* What commits to servers: groups of so many ranks, and how many of them. Of a checked job; where
+ * hosts are groups, on the hosts that the job says. */
+static inline int64_t pl_job_group(const struct pl_job *j)
+{
+	return j->group < 0 ? j->ranks / j->hosts : j->group;
+}
 static inline int64_t pl_job_workers(const struct pl_job *j)
 {
-	return j->ranks / j->group;
+	return j->ranks / pl_job_group(j);
 }
 /* The number of a policy of servers (policy/policy.h): "ssp:40" has 40. NAN: the policy's own. */
 double pl_job_policy_argument(const struct pl_job *j);

@@ -86,19 +86,20 @@ double pl_job_policy_argument(const struct pl_job *j)
 /* Ranks that commit to servers. */
 static int check_workers(const struct pl_job *j, struct pl_err *err)
 {
-	bool group = j->group > 1 && !strcmp(j->transport, "nccl"), cuda = false;
+	bool group = j->group != 1 && !strcmp(j->transport, "nccl"), cuda = false;
 	int number;
 
 	if (group && (!pl_job_device(j->device, &cuda, &number) || !cuda))
 		return pl_fail(err, PL_EDATA,
 			       "transport nccl is for the memory of GPUs; write: device cuda, or "
 			       "another transport");
-	if (j->ranks % j->group)
+	if (j->group > 0 && j->ranks % j->group)
 		return pl_fail(err, PL_EDATA,
 			       "group=%lld, but there are %lld ranks: each group has as many as "
 			       "the others; change group or ranks",
 			       (long long)j->group, (long long)j->ranks);
-	if (j->min_workers > pl_job_workers(j) && j->group > 1)
+	/* a launcher may place the ranks on any number of hosts */
+	if (j->group > 1 && j->min_workers > pl_job_workers(j))
 		return pl_fail(err, PL_EDATA,
 			       "min-workers=%lld, but there are %lld groups of %lld ranks, and "
 			       "each is one worker",
@@ -130,11 +131,6 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 			"policy local-sgd has no servers; with engine ps the same is: policy "
 			"local local-steps=%lld",
 			(long long)j->local_steps);
-	if (servers && j->checkpoint_best)
-		return pl_fail(
-			err, PL_EDATA,
-			"checkpoint-best: servers go on while they evaluate, and keep no best "
-			"weights; use it with engine dp");
 	if (servers && j->target_loss > 0 && j->split >= 1)
 		return pl_fail(err, PL_EDATA,
 			       "with engine ps the target-loss is one of held-out samples, but "

@@ -21,6 +21,7 @@ struct worker {
 	struct pl_ps_commit now; /* what the next commit is of */
 	double step_sum;
 	uint64_t group_bytes; /* that ranks of the group had sent one another at the last commit */
+	uint64_t before;      /* bytes sent until the group had lost a rank */
 	pl_ns last_commit_ns, last_reply_ns;
 	/* Commits overlap with steps: the weights of the last one, which flies until its reply. */
 	float *cut; /* NULL: they do not */
@@ -118,7 +119,7 @@ static int count(struct worker *k, struct pl_err *err)
 
 static uint64_t bytes_sent(const struct worker *k)
 {
-	return pl_comm_endpoint_sent(k->p->end) + k->group_bytes;
+	return k->before + pl_comm_endpoint_sent(k->p->end) + k->group_bytes;
 }
 
 static int commit(struct worker *k, struct pl_err *err)
@@ -210,7 +211,8 @@ static int train(struct worker *k, struct pl_err *err)
 
 	PL_CHECK(wait_for_reply(k, err));
 	begin_commit(k);
-	k->counts.begin = pl_now_ns();
+	if (!k->counts.begin)
+		k->counts.begin = pl_now_ns();
 	while (!k->s.ended && !*k->t->stop) {
 		PL_CHECK(local_step(k, err));
 		PL_CHECK(look(k, err));
@@ -251,7 +253,9 @@ static bool overlaps(const struct pl_ps *p)
 
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 {
-	struct worker k = { .p = p, .t = t, .due = INT64_MAX };
+	struct worker k = {
+		.p = p, .t = t, .due = INT64_MAX, .counts = p->own, .before = p->own.bytes_sent
+	};
 	int rc;
 
 	PL_TRY(pl_ps_session_open(&k.s, p, err));
@@ -263,6 +267,7 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	else
 		lose_group(&k, err->msg);
 	t->end = pl_now_ns();
+	p->own = k.counts;
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:

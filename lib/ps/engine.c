@@ -65,17 +65,19 @@ static size_t longest_body(const struct pl_ps *p)
  * endpoint. */
 static int number_of(const struct pl_ps *p, int process)
 {
-	int rank = process - (int)p->servers, size = (int)p->g.size;
+	uint32_t worker;
 
-	if (rank < 0)
+	if (process < (int)p->servers)
 		return process;
-	return rank % size ? -1 : (int)p->servers + rank / size;
+	if (pl_ps_member(p, process - (int)p->servers, &worker) > 0)
+		return -1;
+	return (int)(p->servers + worker);
 }
 
 /* The links between endpoints. -1 is any process there. */
 static int shapes_of(const struct pl_ps *p, struct pl_link_shape **v, size_t *n, struct pl_err *err)
 {
-	const struct pl_engine_meeting *m = p->w.o.meeting;
+	const struct pl_engine_meeting *m = p->meeting;
 
 	*n = 0;
 	PL_CHECK(pl_alloc(v, m->n_shapes + 1, sizeof(**v), err));
@@ -94,7 +96,7 @@ static int shapes_of(const struct pl_ps *p, struct pl_link_shape **v, size_t *n,
 
 static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 {
-	const struct pl_engine_meeting *m = p->w.o.meeting;
+	const struct pl_engine_meeting *m = p->meeting;
 	const char *transport = p->w.o.job->transport;
 	struct pl_endpoint_opts o = { .id = p->process,
 				      .token = m->token,
@@ -122,67 +124,131 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 	pl_dp_sync_ready(&((struct pl_ps *)arg)->g.sync, first, n);
 }
 
-static int prepare_worker(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
+static int prepare_worker(struct pl_ps *p, const struct pl_engine_opts *o, const atomic_int *stop,
+			  struct pl_err *err)
 {
 	struct pl_engine_opts own = *o;
 	struct pl_worker *w = &p->w;
 
 	/* a server evaluates alone, and computes no step */
-	own.rank = pl_ps_is_server(p) ? 0 : (int)(pl_ps_number(p) * p->g.size + p->g.member);
+	own.rank = pl_ps_is_server(p) ? 0 : o->meeting->rank - (int)p->servers;
 	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->ranks;
-	PL_CHECK(pl_ps_group_open(p, o, err));
+	PL_CHECK(pl_ps_group_open(p, o, stop, err));
 	own.world = p->g.world;
-	PL_CHECK(pl_ps_group_fail(p, pl_train_worker_init(w, &own, own.world ? ready : NULL, err),
-				  err));
-	if (own.world)
-		PL_CHECK(pl_ps_group_fail(p, pl_dp_sync_init(&p->g.sync, w, err), err));
-	return 0;
+	PL_CHECK(pl_train_worker_init(w, &own, own.world ? ready : NULL, err));
+	return own.world ? pl_dp_sync_init(&p->g.sync, w, err) : 0;
 }
 
 static int take_sizes(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
 {
-	uint32_t process = (uint32_t)o->meeting->rank;
+	uint32_t worker;
 
+	p->meeting = o->meeting;
+	p->timeout_ns = o->meeting->timeout_ns;
 	p->servers = (uint32_t)o->job->servers;
 	p->ranks = (uint32_t)o->meeting->size - p->servers;
-	p->g.size = (uint32_t)o->job->group;
-	p->workers = p->ranks / p->g.size;
-	if (p->workers * p->g.size != p->ranks)
-		return pl_fail(err, PL_EDATA, "%u ranks cannot be divided into groups of %u",
-			       p->ranks, p->g.size);
-	p->process = process;
-	if (process >= p->servers) {
-		p->process = p->servers + (process - p->servers) / p->g.size;
-		p->g.member = (process - p->servers) % p->g.size;
+	p->process = (uint32_t)o->meeting->rank;
+	PL_CHECK(pl_ps_places_find(p, o->job, o->log, err));
+	p->g.size = 1;
+	if (!pl_ps_is_server(p)) {
+		p->g.member = (uint32_t)pl_ps_member(p, p->process - p->servers, &worker);
+		p->g.size = pl_ps_size(p, worker);
+		p->process = p->servers + worker;
 	}
-	p->timeout_ns = o->meeting->timeout_ns;
 	return 0;
 }
 
-static int prepare_all(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
+/* What a process trains with. */
+static int make(struct pl_ps *p, const struct pl_engine_opts *o, const atomic_int *stop,
+		struct pl_err *err)
 {
-	struct pl_ps *p = (struct pl_ps *)w;
-
-	PL_CHECK(take_sizes(p, o, err));
-	PL_CHECK(prepare_worker(p, o, err));
-	p->vector = (struct pl_ps_vector){ w->view.n_params, w->view.n_state };
+	PL_CHECK(prepare_worker(p, o, stop, err));
+	p->vector = (struct pl_ps_vector){ p->w.view.n_params, p->w.view.n_state };
 	if (p->servers > pl_ps_vector_size(&p->vector))
 		return pl_fail(err, PL_EDATA, "%u servers, but the network has only %zu numbers",
 			       p->servers, pl_ps_vector_size(&p->vector));
-	PL_CHECK(pl_train_worker_job_hash(w, &p->job, err));
-	PL_CHECK(pl_alloc(&p->counts, p->workers, sizeof(*p->counts), err));
-	PL_CHECK(pl_alloc(&p->seen, p->workers, sizeof(*p->seen), err));
+	PL_CHECK(pl_train_worker_job_hash(&p->w, &p->job, err));
 	if (!p->g.member)
 		PL_CHECK(open_endpoint(p, err));
-	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job, p->g.sync.b.n, err) : 0;
+	p->g.in_turn = false;
+	return 0;
+}
+
+static int prepare_all(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
+{
+	char name[32];
+
+	PL_CHECK(take_sizes(p, o, err));
+	if (o->tracer && p->g.size > 1) {
+		snprintf(name, sizeof(name), "group %u", pl_ps_number(p));
+		PL_CHECK(pl_train_tracer_group(o->tracer, name, pl_ps_ranks(p, pl_ps_number(p)),
+					       (int)p->servers, err));
+	}
+	PL_CHECK(make(p, o, NULL, err));
+	PL_CHECK(pl_alloc(&p->counts, p->workers, sizeof(*p->counts), err));
+	PL_CHECK(pl_alloc(&p->seen, p->workers, sizeof(*p->seen), err));
+	return o->tracer ? pl_train_tracer_names(o->tracer, p->w.net, o->job, p->g.sync.b.n, err)
+			 : 0;
 }
 
 /* The other ranks of a group learn why one of them cannot train. */
 static int prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
 {
-	int rc = prepare_all(w, o, err);
+	struct pl_ps *p = (struct pl_ps *)w;
+	int rc = prepare_all(p, o, err);
 
-	return rc < 0 ? pl_ps_group_close((struct pl_ps *)w, rc, err) : rc;
+	p->g.in_turn = true;
+	rc = rc < 0 ? pl_ps_group_close(p, rc, err) : rc;
+	p->g.in_turn = false;
+	return rc;
+}
+
+/* Groups whose world has ended have freed its memory. */
+static void unmake(struct pl_ps *p, bool lost)
+{
+	pl_comm_endpoint_close(p->end);
+	p->end = NULL;
+	if (p->g.world) { /* it has trained nothing */
+		pl_comm_world_abort(p->g.world, "it could not begin");
+		p->g.over = true;
+	}
+	pl_dp_sync_fini(&p->g.sync, p->g.over);
+	pl_train_worker_fini(&p->w, lost || p->g.over);
+}
+
+/*
+ * The group has lost a rank, which only was stopped, or whose launcher starts another process in
+ * its place: all ranks meet again, and begin as if they were started. This rank's place among the
+ * samples and in the schedule stays; the state of its optimizer does not, because the new process
+ * has none. Nothing comes back from a device, where a kernel may wait for the lost rank for ever.
+ */
+static int come_again(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
+{
+	struct pl_engine_opts o = p->w.o;
+	struct pl_feed feed = p->w.feed;
+	struct pl_err lost = *err;
+	char ranks[PL_PS_RANKS];
+	int rc;
+
+	o.world = NULL;
+	o.rank = o.ranks = 0;
+	unmake(p, true);
+	memset(&p->w, 0, sizeof(p->w));
+	p->g = (struct pl_ps_group){ .size = p->g.size, .member = p->g.member };
+	err->code = 0;
+	rc = make(p, &o, t->stop, err);
+	if (rc < 0) {
+		rc = pl_ps_group_close(p, rc, err);
+		p->g.broken = false;
+		*err = lost;
+		return lost.code;
+	}
+	p->w.feed.first_step = feed.first_step;
+	p->w.feed.first_sample = feed.first_sample;
+	if (!p->g.member)
+		pl_say(o.log, PL_LOG_WARN, "group %u%s is whole again", pl_ps_number(p),
+		       pl_ps_name_ranks(p, pl_ps_number(p), ranks));
+	return 0;
 }
 
 static int control(struct pl_train *t, struct pl_err *err)
@@ -193,7 +259,13 @@ static int control(struct pl_train *t, struct pl_err *err)
 		return pl_ps_lead(p, t, err);
 	if (pl_ps_is_server(p))
 		return pl_ps_follow(p, t, err);
-	return p->g.member ? pl_ps_group_serve(p, t, err) : pl_ps_work(p, t, err);
+	for (;;) {
+		int rc = p->g.member ? pl_ps_group_serve(p, t, err) : pl_ps_work(p, t, err);
+
+		if (rc >= 0 || !p->g.broken || p->w.o.ctx || *t->stop)
+			return rc;
+		PL_CHECK(come_again(p, t, err));
+	}
 }
 
 static int step(struct pl_worker *w, int64_t number, struct pl_step_result *r, struct pl_err *err)
@@ -210,7 +282,7 @@ static int step(struct pl_worker *w, int64_t number, struct pl_step_result *r, s
 	PL_TRY(pl_train_worker_update(w, r, err));
 out:
 	pl_train_worker_end_step(w, rc == 0, r);
-	return pl_ps_group_fail(p, rc, err);
+	return rc;
 }
 
 static int gather(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err)
@@ -224,6 +296,7 @@ static int gather(struct pl_worker *w, struct pl_train_result *all, struct pl_er
 		double s = fmax(1e-9, (double)(c->end - c->begin) / 1e9);
 
 		all[i] = (struct pl_train_result){
+			.rank = pl_ps_ranks(p, i)[0],
 			.steps = (double)c->steps,
 			.samples = (double)c->samples,
 			.samples_per_s = (double)c->samples / s,
@@ -267,15 +340,10 @@ static void finish(struct pl_worker *w, bool lost)
 {
 	struct pl_ps *p = (struct pl_ps *)w;
 
-	pl_comm_endpoint_close(p->end);
+	unmake(p, lost);
 	pl_free(p->counts);
 	pl_free(p->seen);
-	if (p->g.world) { /* it has trained nothing */
-		pl_comm_world_abort(p->g.world, "it could not begin");
-		p->g.over = true;
-	}
-	pl_dp_sync_fini(&p->g.sync, p->g.over);
-	pl_train_worker_fini(w, lost || p->g.over);
+	pl_ps_places_fini(p);
 }
 
 const struct pl_engine pl_ps_engine = {

@@ -27,6 +27,10 @@ struct pl_ps_evaluator {
 	int64_t samples_below;
 	uint64_t next_steps;
 	pl_ns next;
+	/* Where the job keeps the best weights: those that no checkpoint has yet, of this step; -1:
+	 * none. */
+	float *best;
+	int64_t best_step;
 };
 
 static void evaluate(void *arg)
@@ -52,6 +56,10 @@ struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *e
 		return NULL;
 	e->t = t;
 	e->p = p;
+	e->best_step = -1;
+	if (t->job->checkpoint_best &&
+	    pl_alloc(&e->best, pl_ps_vector_size(&p->vector), sizeof(float), err) < 0)
+		goto fail;
 	for (int i = 0; i < QUEUE; i++) {
 		e->v[i].e = e;
 		if (pl_alloc(&e->v[i].weights, pl_ps_vector_size(&p->vector), sizeof(float), err) <
@@ -79,6 +87,7 @@ void pl_ps_evaluator_free(struct pl_ps_evaluator *e)
 	pl_pool_free(e->pool);
 	for (int i = 0; i < QUEUE; i++)
 		pl_free(e->v[i].weights);
+	pl_free(e->best);
 	pl_free(e);
 }
 
@@ -86,7 +95,8 @@ bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
 {
 	const struct pl_job *j = e->t->job;
 
-	if (e->used == QUEUE || !pl_train_feed_held_out(&e->p->w.feed))
+	/* the network is free for the checkpoint when no evaluation runs */
+	if (e->best_step >= 0 || e->used == QUEUE || !pl_train_feed_held_out(&e->p->w.feed))
 		return false;
 	if (j->eval_every)
 		return steps >= e->next_steps;
@@ -148,9 +158,29 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 			t->done = true;
 		}
 	}
-	if (t->job->patience)
-		(void)pl_train_judge(t, v->row.step, true, v->row.loss, v->row.accuracy);
+	if ((t->job->patience || e->best) &&
+	    pl_train_judge(t, v->row.step, true, v->row.loss, v->row.accuracy) && e->best) {
+		float *weights = v->weights;
+
+		v->weights = e->best;
+		e->best = weights;
+		e->best_step = v->row.step;
+	}
 	return isnan(v->row.loss) ? 0 : t->row(t->arg, &v->row, err);
+}
+
+/* While it is written, workers wait. */
+static int write_best(struct pl_ps_evaluator *e, struct pl_err *err)
+{
+	struct pl_ps *p = e->p;
+	int64_t step = e->best_step;
+
+	if (step < 0 || e->running)
+		return 0;
+	e->best_step = -1;
+	pl_ps_vector_write(&p->w.view, e->best);
+	pl_net_changed(p->w.net);
+	return e->t->engine->save(&p->w, e->t->job->checkpoint_best, step, err);
 }
 
 int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err)
@@ -161,7 +191,7 @@ int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *er
 		if (v)
 			PL_CHECK(take(e, v, err));
 		else if (!wait || !e->running)
-			return 0;
+			return write_best(e, err);
 		else
 			/* pl_queue_get() would evaluate here, too, with the same network */
 			pl_sleep_ns(1000000);

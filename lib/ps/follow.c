@@ -48,8 +48,7 @@ int pl_ps_follower_connect(struct pl_ps_follower *f, pl_ns until, struct pl_err 
 
 	if (!pl_ps_in_folder(p))
 		snprintf(h.at, sizeof(h.at), "%s", pl_comm_endpoint_address(p->end));
-	PL_CHECK(pl_comm_endpoint_connect(p->end, p->w.o.meeting->at, 0, until, &l->connection,
-					  err));
+	PL_CHECK(pl_comm_endpoint_connect(p->end, p->meeting->at, 0, until, &l->connection, err));
 	l->connected = true;
 	PL_CHECK(pl_comm_endpoint_send(p->end, l->connection, &m, NULL, err));
 	for (uint32_t i = 0; i < p->workers; i++)
@@ -231,7 +230,7 @@ int pl_ps_follower_event(struct pl_ps_follower *f, pl_ns until, struct pl_err *e
 int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 {
 	struct pl_ps *p = f->p;
-	const struct pl_ps_store_opts o = { .fd = p->w.o.meeting->memory,
+	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, p->process),
 					    .workers = p->workers,
 					    .keeps = true };

@@ -8,64 +8,30 @@
  * of a few bytes. The weights of a reply are another one, O(numbers).
  *
  * While the leader waits for a reply, the others wait for its next word, as long as it waits.
+ *
+ * When a rank is lost, the world of the group fails, and the leader is a lost worker. Then all
+ * ranks meet again: those that are left, and the lost one if it was only stopped, or the process
+ * that was started in its place. The engine makes what they train with anew (engine.c), and the
+ * leader greets the servers as a worker that comes back.
  */
-#include <ctype.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #include "ps/internal.h"
 
-/* ---- messages ---------------------------------------------------------------------------------
+#define PAUSE_NS 100000000 /* between two attempts to meet: the first rank says anew where */
+
+/* ---- lost ranks ---------------------------------------------------------------------------------
  */
-
-/* The text with other numbers of ranks: behind "rank" or "ranks", one or several. */
-static void renumber(const char *text, long by, char *to, size_t size)
-{
-	char *end = to + size;
-
-	for (const char *at = text; *at && to + 1 < end;) {
-		bool numbers = !strncmp(at, "rank", 4) && (at == text || !isalpha(at[-1]));
-		size_t n = numbers ? 4 + strspn(at + 4, "s") : 1;
-
-		to += snprintf(to, (size_t)(end - to), "%.*s", (int)n, at);
-		at += n;
-		while (numbers && to + 1 < end && at[0] == ' ' && isdigit(at[1 + (at[1] == '-')])) {
-			char *next;
-
-			to += snprintf(to, (size_t)(end - to), " %ld",
-				       strtol(at + 1, &next, 10) + by);
-			at = next;
-		}
-	}
-}
-
-static long first_rank(const struct pl_ps *p)
-{
-	return (long)(pl_ps_number(p) * p->g.size);
-}
-
-/* The group's world numbers its ranks from 0: those of the job. */
-static int named(const struct pl_ps *p, int rc, struct pl_err *err)
-{
-	char was[sizeof(err->msg)];
-
-	if (rc >= 0 || p->g.size < 2)
-		return rc;
-	memcpy(was, err->msg, sizeof(was));
-	renumber(was, first_rank(p), err->msg, sizeof(err->msg));
-	return rc;
-}
 
 /* Of the world, by one of its threads. */
 static void on_lost(void *arg, const char *why)
 {
 	struct pl_ps *p = arg;
-	const struct pl_engine_meeting *m = p->g.meeting;
 
-	renumber(why, first_rank(p), p->g.why, sizeof(p->g.why));
+	snprintf(p->g.why, sizeof(p->g.why), "%s", why);
 	atomic_store(&p->g.lost, true);
-	if (m->lost)
-		m->lost(m->lost_arg, why);
+	if (p->meeting->lost)
+		p->meeting->lost(p->meeting->lost_arg, why);
 }
 
 int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err)
@@ -73,62 +39,49 @@ int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err)
 	return atomic_load(&p->g.lost) ? pl_fail(err, PL_EIO, "%s", p->g.why) : 0;
 }
 
-int pl_ps_group_fail(const struct pl_ps *p, int rc, struct pl_err *err)
-{
-	return rc == PL_EIO && !pl_ps_is_server(p) ? named(p, rc, err) : rc;
-}
-
-const char *pl_ps_group_ranks(const struct pl_ps *p, uint32_t worker, char text[PL_PS_RANKS])
-{
-	text[0] = '\0';
-	if (p->g.size > 1)
-		snprintf(text, PL_PS_RANKS, " (ranks %u-%u)", worker * p->g.size,
-			 (worker + 1) * p->g.size - 1);
-	return text;
-}
-
 /* ---- begin and end ----------------------------------------------------------------------------
  */
 
+/* The number in the group's world of a process; -1: it is none of its ranks. */
+static int member_of(const struct pl_ps *p, int process)
+{
+	uint32_t worker;
+	int64_t member;
+
+	if (process < (int)p->servers)
+		return -1;
+	member = pl_ps_member(p, process - (int)p->servers, &worker);
+	return worker == pl_ps_number(p) ? (int)member : -1;
+}
+
 /* The links that name two ranks of this group. What a link of any rank slows down is the way to the
  * servers: a group is where links are fast. */
-static int shapes_of(const struct pl_ps *p, const struct pl_engine_meeting *m,
-		     struct pl_link_shape **v, size_t *n, struct pl_err *err)
+static int shapes_of(const struct pl_ps *p, struct pl_link_shape **v, size_t *n, struct pl_err *err)
 {
-	int first = (int)(p->servers + pl_ps_number(p) * p->g.size), size = (int)p->g.size;
+	const struct pl_engine_meeting *m = p->meeting;
 
 	*n = 0;
 	PL_CHECK(pl_alloc(v, m->n_shapes + 1, sizeof(**v), err));
 	for (size_t i = 0; i < m->n_shapes; i++) {
 		struct pl_link_shape s = m->shape[i];
 
-		s.from -= first;
-		s.to -= first;
-		if (s.from >= 0 && s.from < size && s.to >= 0 && s.to < size)
+		s.from = member_of(p, s.from);
+		s.to = member_of(p, s.to);
+		if (s.from >= 0 && s.to >= 0)
 			(*v)[(*n)++] = s;
 	}
 	return 0;
 }
 
-static int trace_group(struct pl_ps *p, struct pl_tracer *t, struct pl_world_opts *w,
-		       struct pl_err *err)
+/* One attempt of the ranks to meet, for so long. */
+static int open_world(struct pl_ps *p, const struct pl_engine_opts *o, pl_ns meet_ns,
+		      struct pl_err *err)
 {
-	char name[32];
-
-	if (!t)
-		return 0;
-	w->event = pl_train_tracer_comm;
-	w->event_arg = t;
-	snprintf(name, sizeof(name), "group %u", pl_ps_number(p));
-	return pl_train_tracer_group(t, name, (int)p->servers + (int)first_rank(p), err);
-}
-
-int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
-{
-	const struct pl_engine_meeting *m = o->meeting;
+	const struct pl_engine_meeting *m = p->meeting;
 	char token[128], at[PL_PS_ADDRESS];
 	struct pl_world_opts w = { .rank = (int)p->g.member,
 				   .size = (int)p->g.size,
+				   .names = pl_ps_ranks(p, pl_ps_number(p)),
 				   .host = m->host,
 				   .transport = o->job->transport,
 				   .backend = o->backend,
@@ -140,27 +93,25 @@ int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_
 				   .token = token,
 				   .bind = m->bind,
 				   .timeout_ns = m->timeout_ns,
-				   .meet_ns = PL_PS_PATIENCE * m->timeout_ns,
+				   .meet_ns = meet_ns,
 				   .patience_ns = 2 * PL_PS_REPLY_PATIENCE * m->timeout_ns,
 				   .log = o->log,
 				   .lost = on_lost,
-				   .lost_arg = p };
+				   .lost_arg = p,
+				   .event = o->tracer ? pl_train_tracer_comm : NULL,
+				   .event_arg = o->tracer };
 	struct pl_link_shape *shape = NULL;
 	int rc;
 
-	if (p->g.size < 2 || pl_ps_is_server(p))
-		return 0;
-	p->g.meeting = m;
-	PL_TRY(trace_group(p, o->tracer, &w, err));
 	if (strncmp(m->at, "dir:", 4) && p->g.member) {
-		PL_TRY(named(p, pl_ps_meet_find(p, at, err), err));
+		PL_TRY(pl_ps_meet_find(p, at, err));
 		w.meet = at;
 	}
 	/* each group meets by a secret, and so in a file, of its own */
 	snprintf(token, sizeof(token), "%.100s group %u", m->token, pl_ps_number(p));
-	PL_TRY(shapes_of(p, m, &shape, &w.n_shapes, err));
+	PL_TRY(shapes_of(p, &shape, &w.n_shapes, err));
 	w.shape = shape;
-	rc = named(p, pl_comm_world_open(&w, &p->g.world, err), err);
+	rc = pl_comm_world_open(&w, &p->g.world, err);
 	if (rc < 0)
 		pl_wrap(err, "group %u", pl_ps_number(p));
 out:
@@ -168,23 +119,63 @@ out:
 	return rc;
 }
 
+/* Has the process ended that this one forks with, and does it come no more? */
+static bool has_ended(const struct pl_ps *p, uint32_t process)
+{
+	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
+}
+
+/* Nobody will come to the meeting: a rank has ended, or training has. */
+static bool is_over(const struct pl_ps *p)
+{
+	const uint32_t *rank = pl_ps_ranks(p, pl_ps_number(p));
+
+	for (uint32_t i = 0; i < p->g.size; i++)
+		if (has_ended(p, p->servers + rank[i]))
+			return true;
+	for (uint32_t i = 0; i < p->servers; i++)
+		if (has_ended(p, i))
+			return true;
+	return false;
+}
+
+int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, const atomic_int *stop,
+		     struct pl_err *err)
+{
+	/* the first rank ends each of its attempts itself; the others wait for its answer */
+	pl_ns one = p->timeout_ns * (p->g.member ? 2 : 1);
+	pl_ns until = pl_now_ns() + PL_PS_PATIENCE * p->timeout_ns;
+	int rc;
+
+	if (p->g.size < 2 || pl_ps_is_server(p))
+		return 0;
+	p->g.in_turn = true;
+	while ((rc = open_world(p, o, one, err)) == PL_EIO && pl_now_ns() < until && !is_over(p) &&
+	       !(stop && *stop)) {
+		err->code = 0;
+		pl_sleep_ns(PAUSE_NS);
+	}
+	return rc;
+}
+
 int pl_ps_group_close(struct pl_ps *p, int rc, struct pl_err *err)
 {
+	static const struct pl_ps_turn fails = { .word = PL_PS_FAILS };
 	struct pl_world *w = p->g.world;
 	struct pl_err late = { 0 };
-	char why[sizeof(err->msg)];
 
-	p->g.world = NULL;
 	if (!w)
 		return rc;
+	p->g.broken = rc < 0 && atomic_load(&p->g.lost);
+	/* the others wait for the next turn, so they can be told that this rank has failed */
+	if (rc < 0 && !p->g.lost && !p->g.member && !p->g.in_turn)
+		p->g.fails = pl_ps_group_say(p, &fails, &late) == 0;
+	p->g.world = NULL;
 	p->g.over = true;
-	if (rc < 0) {
-		/* the others will number again */
-		renumber(err->msg, -first_rank(p), why, sizeof(why));
-		pl_comm_world_abort(w, why);
-	} else if ((rc = named(p, pl_comm_world_close(w, &late), &late)) < 0) {
-		*err = late;
-	}
+	if (rc < 0 && !p->g.fails)
+		pl_comm_world_abort(w, err->msg);
+	else if (pl_comm_world_close(w, &late) < 0 && rc >= 0)
+		rc = pl_fail_as(err, &late);
 	return rc;
 }
 
@@ -195,8 +186,9 @@ static int pass_turn(struct pl_ps *p, struct pl_ps_turn *t, struct pl_err *err)
 {
 	float *v = (float *)(void *)t;
 
-	return named(p, pl_train_worker_broadcast(&p->w, v, sizeof(*t) / sizeof(*v), true, err),
-		     err);
+	PL_CHECK(pl_train_worker_broadcast(&p->w, v, sizeof(*t) / sizeof(*v), true, err));
+	p->g.in_turn = true;
+	return 0;
 }
 
 int pl_ps_group_say(struct pl_ps *p, const struct pl_ps_turn *t, struct pl_err *err)
@@ -240,6 +232,7 @@ int pl_ps_group_step(struct pl_ps *p, struct pl_train *t, const struct pl_ps_tur
 	y->classified += (double)r->classified;
 	t->step = turn->step + 1;
 	t->steps_done++;
+	p->g.in_turn = false;
 	return 0;
 }
 
@@ -252,10 +245,10 @@ int pl_ps_group_sum(struct pl_ps *p, const struct pl_train *t, struct pl_ps_tall
 		return 0;
 	sum->bytes = (double)pl_comm_world_sent(p->g.world);
 	sum->asked = *t->stop ? 1 : 0;
-	return named(p,
-		     pl_train_worker_sum(&p->w, (double *)(void *)sum,
-					 sizeof(*sum) / sizeof(double), err),
-		     err);
+	PL_CHECK(pl_train_worker_sum(&p->w, (double *)(void *)sum, sizeof(*sum) / sizeof(double),
+				     err));
+	p->g.in_turn = false;
+	return 0;
 }
 
 int pl_ps_group_give(struct pl_ps *p, bool fresh, struct pl_err *err)
@@ -268,14 +261,11 @@ int pl_ps_group_give(struct pl_ps *p, bool fresh, struct pl_err *err)
 	if (p->g.world) {
 		if (!p->g.member)
 			PL_CHECK(pl_ps_group_say(p, &t, err));
-		PL_CHECK(named(p,
-			       pl_train_worker_broadcast(&p->w, v->params, v->n_params, false, err),
-			       err));
-		PL_CHECK(named(p,
-			       pl_train_worker_broadcast(&p->w, v->state, v->n_state, false, err),
-			       err));
+		PL_CHECK(pl_train_worker_broadcast(&p->w, v->params, v->n_params, false, err));
+		PL_CHECK(pl_train_worker_broadcast(&p->w, v->state, v->n_state, false, err));
 	}
 	pl_net_changed(p->w.net);
+	p->g.in_turn = false;
 	return 0;
 }
 
@@ -297,6 +287,10 @@ static int obey(struct pl_ps *p, struct pl_train *t, const struct pl_ps_turn *tu
 		return pl_ps_group_give(p, turn->fresh, err);
 	case PL_PS_OVER:
 		return 0;
+	case PL_PS_FAILS:
+		p->g.fails = true;
+		return pl_fail(err, PL_EIO, "rank %u, the first of this group, has failed",
+			       pl_ps_ranks(p, pl_ps_number(p))[0]);
 	default:
 		return pl_fail(err, PL_EINTERNAL, "an unknown word of the group's first rank");
 	}

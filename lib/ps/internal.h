@@ -43,7 +43,8 @@ enum pl_ps_word {
 	PL_PS_STEP = 1,
 	PL_PS_SUM,  /* pl_ps_group_sum() */
 	PL_PS_TAKE, /* pl_ps_group_give() */
-	PL_PS_OVER  /* training has ended */
+	PL_PS_OVER, /* training has ended */
+	PL_PS_FAILS /* the leader has, although no rank is lost */
 };
 struct pl_ps_turn {
 	uint32_t word;
@@ -53,11 +54,13 @@ struct pl_ps_turn {
 };
 /* A worker that is one rank has a group of size 1, without a world: nothing is sent. */
 struct pl_ps_group {
-	uint32_t size, member;	/* member: number of this rank; 0 leads. Servers know the size */
+	uint32_t size, member;	/* member: number of this rank; 0 leads. Of a server 1 and 0 */
 	struct pl_world *world; /* NULL: none, or it is over */
-	const struct pl_engine_meeting *meeting;
-	bool over; /* the world has ended, and its memory is freed */
-	/* A rank was lost; why: set before it, with the numbers of the job. */
+	bool over;		/* the world has ended, and its memory is freed */
+	bool broken;		/* it has, because a rank was lost */
+	bool in_turn;		/* other ranks may wait for this one, or it for them */
+	bool fails;		/* all ranks know that the leader has failed */
+	/* A rank was lost; why: set before it. */
 	atomic_bool lost;
 	char why[sizeof(((struct pl_err *)0)->msg)];
 	struct pl_dp_sync sync;
@@ -68,10 +71,18 @@ struct pl_ps_group {
 /* ---- engine.c ----------------------------------------------------------------------------------
  */
 
+/* Which ranks are which worker. */
+struct pl_ps_places {
+	uint32_t *worker; /* [rank] */
+	uint32_t *first;  /* [workers + 1]: where the ranks of a worker begin in `rank` */
+	uint32_t *rank; /* [ranks]: those of worker 0, then those of worker 1 ...; each in order */
+};
 struct pl_ps {
-	struct pl_worker w;	 /* first */
+	struct pl_worker w; /* first */
+	const struct pl_engine_meeting *meeting;
 	uint32_t ranks, servers; /* processes */
-	uint32_t workers;	 /* groups of ranks */
+	uint32_t workers;	 /* ranks, or groups of them */
+	struct pl_ps_places places;
 	/* Number of the server, or servers + number of the worker, which all ranks of a group have.
 	 * It is the id of endpoints, which servers and leaders of groups have. */
 	uint32_t process;
@@ -82,6 +93,7 @@ struct pl_ps {
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
+	struct pl_ps_counts own;       /* of a worker, until its group lost a rank */
 };
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {
@@ -101,7 +113,7 @@ static inline size_t pl_ps_slice_size(const struct pl_ps *p, uint32_t server)
 /* Do servers leave their addresses in a folder? Else server 0 tells them. */
 static inline bool pl_ps_in_folder(const struct pl_ps *p)
 {
-	return !strncmp(p->w.o.meeting->at, "dir:", 4);
+	return !strncmp(p->meeting->at, "dir:", 4);
 }
 /* The slice of the network's weights. */
 int pl_ps_slice_read(struct pl_ps *p, uint32_t server, float *to, struct pl_err *err) PL_MUST;
@@ -117,19 +129,15 @@ int pl_ps_follow(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUS
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
 
 /* Before the worker is initialised: the ranks of the group meet. Servers, and workers of one rank,
- * do nothing. Fails with the ranks that never came. */
-int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err) PL_MUST;
+ * do nothing. Fails with the ranks that never came, or when *stop is set (NULL: never), or when a
+ * forked process has ended that is needed. */
+int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, const atomic_int *stop,
+		     struct pl_err *err) PL_MUST;
 /* Ends the world: with a good-bye to all, or, after a failure rc, for that reason. Returns rc, or
  * the failure of the good-bye. */
 int pl_ps_group_close(struct pl_ps *p, int rc, struct pl_err *err);
-/* A PL_EIO is an error of the group's world, which numbers its ranks from 0: with the numbers of
- * the job. Returns rc. */
-int pl_ps_group_fail(const struct pl_ps *p, int rc, struct pl_err *err);
 /* PL_EIO if a rank of the group was lost: for a leader that waits for servers. */
 int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err) PL_MUST;
-/* " (ranks 2-3)", for messages about the worker; "": it is one rank. */
-#define PL_PS_RANKS 48
-const char *pl_ps_group_ranks(const struct pl_ps *p, uint32_t worker, char text[PL_PS_RANKS]);
 /* The leader tells all ranks what comes; then all of them, it too, do it: */
 int pl_ps_group_say(struct pl_ps *p, const struct pl_ps_turn *t, struct pl_err *err) PL_MUST;
 /* - a local step of this rank. */
@@ -145,15 +153,41 @@ int64_t pl_ps_group_samples(const struct pl_ps *p);
 /* The control of a rank that does not lead: until the end, or until the group is lost. */
 int pl_ps_group_serve(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
 
-/* ---- meet.c: where groups meet -----------------------------------------------------------------
+/* ---- places.c: which ranks are which worker -----------------------------------------------------
  */
 
+/* p has its meeting and the numbers of ranks and servers; fills workers and places in. Where hosts
+ * are groups, and a launcher started the processes, all of them call it: PL_EIO names those that
+ * never came. */
+int pl_ps_places_find(struct pl_ps *p, const struct pl_job *j, const struct pl_log *log,
+		      struct pl_err *err) PL_MUST;
+void pl_ps_places_fini(struct pl_ps *p);
+/* How many ranks a worker has, and which, in their order. */
+uint32_t pl_ps_size(const struct pl_ps *p, uint32_t worker);
+const uint32_t *pl_ps_ranks(const struct pl_ps *p, uint32_t worker);
+/* The worker of a rank, and the number of the rank in it. */
+int64_t pl_ps_member(const struct pl_ps *p, int64_t rank, uint32_t *worker);
+/* " (ranks 2-3)", for messages about the worker; "": each worker is one rank. */
+#define PL_PS_RANKS 64
+const char *pl_ps_name_ranks(const struct pl_ps *p, uint32_t worker, char text[PL_PS_RANKS]);
+
+/* ---- meet.c: what is asked before training
+ * -------------------------------------------------------
+ */
+
+/* Processes that ask have these numbers of endpoints: from the first process on. */
+static inline uint32_t pl_ps_askers(const struct pl_ps *p)
+{
+	return p->servers + p->ranks;
+}
+/* Sends server 0 a message, and takes the body of an answer of the same kind: `bytes` at most, then
+ * its size. */
+int pl_ps_ask(const struct pl_ps *p, const struct pl_message *m, pl_ns until, void *to,
+	      size_t *bytes, struct pl_err *err) PL_MUST;
 /* Where all processes meet at an address: the place where the ranks of the group meet. */
 int pl_ps_meet_find(const struct pl_ps *p, char at[PL_PS_ADDRESS], struct pl_err *err) PL_MUST;
 /* The `listens` of the group's world. ps: of its first rank. */
 int pl_ps_meet_tell(void *ps, const char *at, struct pl_err *err) PL_MUST;
-/* The address in a MEET; false: there is none. */
-bool pl_ps_meet_address(const struct pl_message *m, char at[PL_PS_ADDRESS]);
 
 /* ---- copies.c: weights on their way ------------------------------------------------------------
  */
@@ -205,8 +239,8 @@ int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *
 			  float **weights);
 void pl_ps_evaluator_put(struct pl_ps_evaluator *e, int number);
 void pl_ps_evaluator_drop(struct pl_ps_evaluator *e, int number);
-/* Takes the results that there are: rows of the log, and t->time_to_target_s. wait: all that were
- * put. */
+/* Takes the results that there are: rows of the log, t->time_to_target_s, and the checkpoint of the
+ * best one, in the order in which they were put. wait: all that were put. */
 int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err) PL_MUST;
 
 /* ---- server.c: server 0 ------------------------------------------------------------------------
@@ -272,10 +306,13 @@ int pl_ps_end_take(const struct pl_message *m, struct pl_err *err) PL_MUST;
 const char *pl_ps_hello_get(const struct pl_ps *p, const struct pl_message *m,
 			    struct pl_ps_hello *h);
 
-/* meet.c: a message of a rank that is no worker alone; the group is lost, and may meet elsewhere */
+/* meet.c: a message of a process that asks; the group is lost, and may meet elsewhere */
 int pl_ps_meet_message(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 		       struct pl_err *err) PL_MUST;
 void pl_ps_meet_lost(struct pl_ps_server *s, uint32_t worker);
+/* places.c: a process asks that was started again */
+int pl_ps_places_answer(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
+			struct pl_err *err) PL_MUST;
 
 /* serve.c: the life of server 0 */
 int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err) PL_MUST;

@@ -30,6 +30,10 @@
  *     MEET {number of the worker}: at  ->                  <- MEET {number}
  *                                      <- MEET: at         -> MEET: at
  *
+ *     any other process                   server 0
+ *     PLACES {host}                    ->                     where groups are hosts
+ *                                      <- PLACES: the worker of each rank
+ *
  * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
  * values the id of the worker's last commit that was applied, the version of W, the time from the
  * arrival of the commit to the reply (ns), and the number of its action; its body is that of
@@ -69,6 +73,7 @@ enum pl_ps_message {
 	PL_PS_BYE,
 	PL_PS_REFUSED,
 	PL_PS_MEET,
+	PL_PS_PLACES,
 	/* between servers */
 	PL_PS_SERVER,
 	PL_PS_HAVE,

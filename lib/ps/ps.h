@@ -7,9 +7,9 @@
  * the policy needs it; it may come back. A server that was killed is started again and goes on with
  * all that it acknowledged.
  *
- * Of the processes of such a job the first `servers` are servers, the others ranks that train. A
- * worker is a rank, or a group of ranks with successive numbers, which sum their gradients in each
- * step and commit as one: rank r is process servers + r, and belongs to worker r / group.
+ * Of the processes of such a job the first `servers` are servers, the others ranks that train: rank
+ * r is process servers + r. A worker is a rank, or a group of them, which sum their gradients in
+ * each step and commit as one: ranks with successive numbers, or those of one host (places.c).
  */
 #ifndef PL_PS_H
 #define PL_PS_H

@@ -96,6 +96,17 @@ static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
 	return rc;
 }
 
+/* So that a server that is started again keeps the checkpoint of the best evaluation. */
+static void keep_best(struct pl_ps_server *s)
+{
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+
+	if (!memcmp(&g->best, &s->p->w.best, sizeof(g->best)))
+		return;
+	g->best = s->p->w.best;
+	pl_ps_store_commit(s->store);
+}
+
 static int serve(struct pl_ps_server *s, struct pl_err *err)
 {
 	pl_ns first = pl_now_ns(), empty = INT64_MAX;
@@ -107,6 +118,7 @@ static int serve(struct pl_ps_server *s, struct pl_err *err)
 		PL_CHECK(pl_ps_server_event(s, pl_min_i64(now + TURN_NS, s->wake), &nothing, err));
 		PL_CHECK(pl_ps_server_time(s, pl_now_ns(), err));
 		PL_CHECK(pl_ps_evaluator_take(s->evaluator, false, err));
+		keep_best(s);
 		PL_CHECK(checkpoint(s, err));
 		if (s->begun)
 			PL_CHECK(pl_ps_others_check(s, now, err));
@@ -197,7 +209,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 	const struct pl_job *j = p->w.o.job;
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
-				    .batch = j->batch * j->group,
+				    .batch = j->batch * p->ranks / p->workers, /* the mean of all */
 				    .period = j->period,
 				    .epoch = j->epoch,
 				    .target_loss = j->target_loss,
@@ -211,7 +223,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 static int open_store(struct pl_ps_server *s, struct pl_err *err)
 {
 	struct pl_ps *p = s->p;
-	const struct pl_ps_store_opts o = { .fd = p->w.o.meeting->memory,
+	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, 0),
 					    .workers = p->workers,
 					    .actions = p->servers > 1 ? pl_ps_actions(p) : 0 };
@@ -224,6 +236,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	g = pl_ps_store_progress(s->store);
 	if (fresh) {
 		PL_CHECK(pl_ps_slice_read(p, 0, pl_ps_store_begin(s->store), err));
+		g->best = p->w.best;
 		g->steps = (uint64_t)s->t->step * p->workers;
 		g->samples = (uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->ranks, s->t->step);
 	} else {
@@ -231,6 +244,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 		if (g->begun)
 			PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
 		s->again = g->begun;
+		p->w.best = g->best;
 		s->run_begin = pl_now_ns();
 		s->t->begin = s->run_begin - g->elapsed_ns;
 		s->t->step = (int64_t)(g->steps / p->workers);

@@ -208,7 +208,7 @@ int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *
 	char ranks[PL_PS_RANKS] = "";
 
 	pl_say(s->log, PL_LOG_WARN, "%s %u%s was refused: %s", server ? "server" : "worker", number,
-	       server ? "" : pl_ps_group_ranks(s->p, number, ranks), why);
+	       server ? "" : pl_ps_name_ranks(s->p, number, ranks), why);
 	return pl_comm_endpoint_send(s->p->end, ev->connection, &m, NULL, err);
 }
 
@@ -236,7 +236,7 @@ static int leave(struct pl_ps_server *s, uint32_t worker, const char *why, struc
 		return 0;
 	if (why)
 		pl_say(s->log, PL_LOG_WARN, "worker %u%s is lost: %s", worker,
-		       pl_ps_group_ranks(s->p, worker, ranks), why);
+		       pl_ps_name_ranks(s->p, worker, ranks), why);
 	return tell(s, &e, NULL, err);
 }
 
@@ -481,7 +481,7 @@ static int take_message(struct pl_ps_server *s, const struct pl_endpoint_event *
 		rc = pl_ps_others_message(s, ev, err);
 	else if (ev->peer >= servers && ev->peer - servers < s->p->workers)
 		rc = on_message(s, ev, err);
-	else if (ev->peer && ev->peer - servers - s->p->workers < s->p->ranks)
+	else if (ev->peer && ev->peer - pl_ps_askers(s->p) < servers + s->p->ranks)
 		rc = pl_ps_meet_message(s, ev, err);
 	else
 		pl_comm_endpoint_drop(s->p->end, ev->connection, "no process has this number");

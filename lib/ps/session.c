@@ -78,8 +78,8 @@ int pl_ps_session_connect(struct pl_ps_session *s, uint32_t k, pl_ns until, stru
 		.kind = PL_PS_HELLO, .value = { s->id }, .body = &h, .bytes = sizeof(h)
 	};
 
-	PL_CHECK(pl_comm_endpoint_connect(s->p->end, x->at[0] ? x->at : s->p->w.o.meeting->at, k,
-					  until, &x->connection, err));
+	PL_CHECK(pl_comm_endpoint_connect(s->p->end, x->at[0] ? x->at : s->p->meeting->at, k, until,
+					  &x->connection, err));
 	x->connected = true;
 	x->welcome = false;
 	s->ready &= k != 0;

@@ -11,6 +11,7 @@
 #define PL_PS_STORE_H
 
 #include "ps/protocol.h"
+#include "train/worker.h"
 
 struct pl_ps_store; /* opaque */
 
@@ -24,9 +25,10 @@ struct pl_ps_progress { /* of the training */
 	uint64_t version;
 	uint64_t actions; /* number of the last one */
 	uint64_t steps, samples;
-	pl_ns elapsed_ns;   /* training time until now, from the start of the first server on */
-	bool begun;	    /* all workers were there once */
-	bool over;	    /* no worker is needed any more */
+	pl_ns elapsed_ns; /* training time until now, from the start of the first server on */
+	bool begun;	  /* all workers were there once */
+	bool over;	  /* no worker is needed any more */
+	struct pl_train_best best;
 	double to_target_s; /* what training has measured when it is over */
 	int64_t to_target_samples;
 };

@@ -51,9 +51,11 @@ static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
 	double latency = PL_SIM_MESSAGE_NS, rate = (double)PL_SIM_BYTES_PER_NS / MOVES,
 	       n = (double)pl_job_workers(j);
 
-	for (int64_t i = 0; i < j->ranks; i += j->group) { /* the first rank of each worker */
-		double hop = pl_sim_servers_link(j, i, (i + j->group) % j->ranks, 0, 1);
-		double all = pl_sim_servers_link(j, i, (i + j->group) % j->ranks, (double)o->n, 1);
+	for (int64_t i = 0; i < j->ranks;
+	     i += pl_job_group(j)) { /* the first rank of each worker */
+		double hop = pl_sim_servers_link(j, i, (i + pl_job_group(j)) % j->ranks, 0, 1);
+		double all = pl_sim_servers_link(j, i, (i + pl_job_group(j)) % j->ranks,
+						 (double)o->n, 1);
 
 		latency = fmax(latency, PL_SIM_MESSAGE_NS + hop);
 		rate = all > hop ? fmin(rate, 4 * (double)o->n / (all - hop)) : rate;

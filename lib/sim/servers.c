@@ -55,7 +55,7 @@ static double link_in_group(const struct pl_job *j, int64_t from, int64_t to, do
 /* A ring of the ranks: 2(g-1) rounds, each with a g-th of the numbers on the slowest link. */
 static double sum_in_group(const struct pl_sim_servers_opts *o, int64_t first)
 {
-	int64_t size = o->job->group;
+	int64_t size = pl_job_group(o->job);
 	double part = (double)o->n / (double)size, memory = 4 * part * SUM_MOVES, round = 0;
 
 	for (int64_t i = 0; i < size; i++)
@@ -67,7 +67,7 @@ static double sum_in_group(const struct pl_sim_servers_opts *o, int64_t first)
 /* Of a worker: of the slowest rank of its group, and the sum. */
 static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struct pl_err *err)
 {
-	uint32_t size = (uint32_t)o->job->group;
+	uint32_t size = (uint32_t)pl_job_group(o->job);
 	pl_ns slowest = 0;
 
 	for (uint32_t i = worker * size; i < (worker + 1) * size; i++) {
@@ -100,7 +100,7 @@ static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl
 {
 	*o = (struct pl_policy_opts){ .workers = (uint32_t)pl_job_workers(j),
 				      .min_workers = (uint32_t)j->min_workers,
-				      .batch = j->batch * j->group,
+				      .batch = j->batch * pl_job_group(j),
 				      .period = j->period,
 				      .epoch = j->epoch,
 				      .seed = (uint64_t)j->seed };
@@ -133,11 +133,16 @@ int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_time
 	double n = (double)pl_job_workers(o->job), speed = 0;
 
 	*t = (struct pl_sim_times){ .slowest = 1 };
-	if (o->job->ranks % o->job->group)
+	if (o->job->group > 0 && o->job->ranks % o->job->group)
 		return pl_fail(err, PL_EDATA,
 			       "group=%lld, but there are %lld ranks: each group has as many as "
 			       "the others",
 			       (long long)o->job->group, (long long)o->job->ranks);
+	if (o->job->group < 0 && o->job->ranks % o->job->hosts)
+		return pl_fail(err, PL_EDATA,
+			       "group=host, but %lld ranks on %lld hosts: each host has as many as "
+			       "the others; change hosts or ranks",
+			       (long long)o->job->ranks, (long long)o->job->hosts);
 	for (uint32_t i = 0; i < (uint32_t)pl_job_workers(o->job); i++) {
 		pl_ns step = step_of(o, i, err);
 
@@ -178,7 +183,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	/* the others tell the first server of each slice, and it tells them what to do */
 	between = j->servers > 1 ? pl_sim_servers_link(j, -1, -1, 0, 1) : 0;
 	for (uint32_t i = 0; i < s->workers; i++) {
-		int64_t rank = (int64_t)i * j->group; /* which leads the group */
+		int64_t rank = (int64_t)i * pl_job_group(j); /* which leads the group */
 
 		w[i].step_ns = step_of(o, i, err);
 		/* servers are no ranks: only links of any rank lead to them */

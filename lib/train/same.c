@@ -20,9 +20,9 @@ int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what
 	if (rc < 0 || !memcmp(own, first, sizeof(own)))
 		return rc;
 	return pl_fail(err, PL_EDATA,
-		       "the %s of rank %d is not that of rank 0; start all ranks with the same "
+		       "the %s of rank %d is not that of rank %d; start all ranks with the same "
 		       "files and options",
-		       what, w->rank);
+		       what, w->rank, pl_comm_world_name(w->o.world, 0));
 }
 
 static int put_job(const struct pl_job *job, struct pl_out *out, struct pl_err *err)

@@ -204,10 +204,18 @@ static pl_ns send_start(struct pl_tracer *t, const struct pl_comm_event *e)
 	return begin;
 }
 
-int pl_train_tracer_group(struct pl_tracer *t, const char *name, int first, struct pl_err *err)
+int pl_train_tracer_group(struct pl_tracer *t, const char *name, const uint32_t *rank, int first,
+			  struct pl_err *err)
 {
+	t->rank = rank;
 	t->first = first;
 	return add_name(t, &t->name[PL_NAME_GROUP], err, name);
+}
+
+/* The number of a process in the trace, of a rank of the world. */
+static int process_of(const struct pl_tracer *t, int rank)
+{
+	return t->first + (t->rank && rank >= 0 ? (int)t->rank[rank] : rank);
 }
 
 void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
@@ -227,7 +235,7 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 				 e->end);
 		x.channel = e->channel;
 		x.chunk = (int32_t)e->chunk;
-		x.peer = t->first + e->peer;
+		x.peer = process_of(t, e->peer);
 	} else {
 		if (e->tag && e->op == PL_OP_ALLREDUCE && bucket < t->n_buckets)
 			label = t->bucket[bucket * PL_CA_COUNT_ + e->algo];
@@ -241,7 +249,7 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 		x.coll = e->op < PL_OP_COUNT_ ? t->coll[e->op] : PL_NONE;
 		x.corr = e->tag ? (int64_t)e->tag : -1;
 		if (e->op == PL_OP_SEND || e->op == PL_OP_RECV)
-			x.peer = t->first + e->peer;
+			x.peer = process_of(t, e->peer);
 	}
 	x.step = e->tag ? pl_tag_step(e->tag) : -1;
 	x.bytes = (int64_t)e->bytes;

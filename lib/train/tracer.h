@@ -35,7 +35,8 @@ struct pl_tracer {
 	struct pl_recorder *rec;
 	pl_id main, comm, *link; /* tracks: the thread that trains, the one that communicates */
 	uint32_t n_links;
-	int first; /* process that is rank 0 of the world */
+	const uint32_t *rank; /* of the job, for each of the world; NULL: they are the same */
+	int first;	      /* process that is rank 0 of the job */
 	size_t cap_links;
 	pl_ns *sent; /* end of the latest send to a peer on a channel; 0: none yet */
 	size_t n_sent, cap_sent;
@@ -78,9 +79,9 @@ static inline void pl_train_tracer_work(const struct pl_tracer *t, uint32_t laye
 {
 	pl_train_tracer_put(&t->work[2 * layer + (p == PL_PHASE_BACKWARD)], e);
 }
-/* Before the world is opened: it is one of several, whose name is `name`, and its rank 0 is process
- * `first` of the job. */
-int pl_train_tracer_group(struct pl_tracer *t, const char *name, int first,
+/* Before the world is opened: it is one of several, whose name is `name`, of these ranks of the
+ * job, whose rank 0 is process `first`. They outlive the world. */
+int pl_train_tracer_group(struct pl_tracer *t, const char *name, const uint32_t *rank, int first,
 			  struct pl_err *err) PL_MUST;
 /* The `event` of pl_world_opts, with the tracer as its argument. */
 void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e);

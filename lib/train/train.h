@@ -25,6 +25,9 @@ struct pl_engine_meeting {
 	int rank, size;		/* of the processes, servers included */
 	const char *at, *token; /* as `meet` and `token` of pl_world_opts */
 	const char *bind, *host;
+	bool forked; /* one process forked all of them, so it knows their hosts: those of the job */
+	/* [size], if it did: it has ended, and does not come again. Else NULL. */
+	atomic_bool *ended;
 	pl_ns timeout_ns;
 	const struct pl_link_shape *shape; /* between processes; a server has none of its own */
 	size_t n_shapes;
@@ -61,7 +64,8 @@ struct pl_step_result {
 	double grad_norm;		    /* of all gradients, before clipping; NaN: not known */
 };
 struct pl_train_result { /* of a rank, for reports */
-	double steps, samples, samples_per_s, commits, compute_share, wait_share, bytes_sent,
+	double rank,	 /* number of the first one, of a group */
+		steps, samples, samples_per_s, commits, compute_share, wait_share, bytes_sent,
 		step_s, staleness_mean, staleness_max;
 };
 struct pl_engine {
@@ -82,8 +86,8 @@ struct pl_engine {
 	/* One step of this rank, for the control. */
 	int (*step)(struct pl_worker *w, int64_t step, struct pl_step_result *r,
 		    struct pl_err *err);
-	/* The results of all ranks, for the process that leads, or of each group of as many ranks;
-	 * returns how many. NULL: each rank knows its own. */
+	/* The results of all ranks, for the process that leads, or of each group of ranks; returns
+	 * how many. NULL: each rank knows its own. */
 	int (*gather)(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err);
 	/* Mean loss and hits over the held-out samples; all ranks call it. */
 	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,

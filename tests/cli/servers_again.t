@@ -12,6 +12,21 @@ for policy in bsp asp adsp; do
 	"$run" -q -n 3 --set steps=60 --export=dp.st tiny.job >out
 	check "... to the weights of training without a failure" close 2e-5 dp.st restarted.st
 done
+# the held-out loss has its minimum after a few steps
+noisy='data synthetic:samples=400,dims=16,classes=4,noise=3'
+start bsp --set "$noisy" --set split=0.5 --set 'optimizer adamw lr=0.05' --set eval-every=1 --checkpoint-best=best.st --report=best.json
+until [ "$(wc -l <log.csv)" -gt 80 ] || ! kill -0 "$pid"; do
+	sleep 0.1
+done
+kill -KILL "$server"
+check "with checkpoint-best, too" wait "$pid"
+best=$(awk -F '[:,]' '/"best"/ { print $2 }' best.json)
+# shellcheck disable=SC2016  # fields of awk
+check "... the new server knows the best evaluation before it" awk -F , -v best="$best" 'NR > 1 && $5 != "" && $5 < best - 1e-6 { bad = 1 }
+	END { exit bad || best == "" || NR < 100 }' log.csv
+"$run" -q --set "$noisy" --set split=0.5 --eval --import=best.st --report=best.json tiny.job >out
+# shellcheck disable=SC2016  # fields of awk
+check "... and keeps its weights" awk -F '[:,]' -v best="$best" '/"eval_loss"/ { d = $2 - best; exit !(d < 1e-6 && d > -1e-6) }' best.json
 start bsp
 kill -KILL "$server" "$worker"
 wait "$pid"

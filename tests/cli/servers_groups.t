@@ -128,6 +128,27 @@ begin adsp
 kill -KILL "$leader"
 check "adsp: the first rank is killed, and the other group goes on" wait "$pid"
 holds err 'rank 3: .*rank 2 is gone' "... the message names the rank"
+# whole: waits until the group has come back, 30 s at most, and ends training
+whole() {
+	turn=0
+	until grep -q 'whole again' err || [ $turn = 300 ]; do
+		sleep 0.1
+		turn=$((turn + 1))
+	done
+	kill -TERM "$pid"
+	wait "$pid"
+}
+for rank in 3 2; do
+	begin asp --set steps=100000
+	[ $rank = 3 ] || member=$leader
+	kill -STOP "$member"
+	sleep 2.5
+	kill -CONT "$member"
+	whole
+	check "asp: rank $rank is stopped for longer than the timeout, and the other group goes on" [ $? = 143 ]
+	holds err 'worker 1 (ranks 2-3) is lost' "... its group is lost"
+	holds err 'group 1 (ranks 2-3) is whole again' "... and comes back"
+done
 begin bsp --set steps=100000
 killed=$(date +%s)
 kill -KILL "$member"
@@ -157,33 +178,77 @@ for pid in $pids; do
 done
 check "processes of a launcher meet at one address" [ "$codes" = ' 0 0 0 0 0 0' ]
 check "... with the same weights" cmp shm.st met.st
-# process RANK: one of two groups, which meet in a folder
-mkdir meet
+# process RANK OPTION...: of a launcher; $pids has all
 process() {
-	RANK=$1 WORLD_SIZE=5 PACELINE_TOKEN=0123456789abcdef "$run" -q --meet "dir:$TMP/meet" --timeout 1s --speeds=25,25,50,50 \
-		--set steps=80 --log=log.csv --set 'engine ps group=2' --set 'policy asp' tiny.job >"out.$1" 2>"err.$1" &
+	rank=$1
+	shift
+	RANK=$rank WORLD_SIZE=${world:-5} PACELINE_TOKEN=0123456789abcdef "$run" --meet "$meet" "$@" tiny.job >"out.$rank" 2>"err.$rank" &
+	pids="$pids $!"
 }
-rm -f log.csv
-for rank in 0 1 2; do
-	process $rank
-	kept="$kept $!"
+# ended: the exit codes of all are in $codes
+ended() {
+	codes=
+	for pid in $pids; do
+		wait "$pid"
+		codes="$codes $?"
+	done
+	pids=
+}
+mkdir meet
+pids=
+lossy="--timeout 1s --speeds=25,25,50,50 --set steps=120 --log=log.csv"
+for meet in "dir:$TMP/meet" tcp:127.0.0.1:$((21000 + ($$ + 1) % 9000)); do
+	rm -f log.csv
+	for rank in 0 1 2 3 4; do
+		# shellcheck disable=SC2086  # several words
+		process $rank $lossy --set 'engine ps group=2' --set 'policy asp'
+	done
+	until_trains log.csv
+	kill -KILL "${pids##* }"
+	wait "${pids##* }"
+	pids=${pids% *}
+	# shellcheck disable=SC2086
+	process 4 $lossy --set 'engine ps group=2' --set 'policy asp'
+	ended
+	check "${meet%%:*}: a rank is killed, and started again" [ "$codes" = ' 0 0 0 0 0' ]
+	holds err.3 'group 1 (ranks 2-3) is whole again' "... its group goes on"
+	holds err.0 'worker 1 (ranks 2-3) is lost: .*rank 3 is gone' "... which was lost"
 done
-process 3
-leader=$!
-process 4
-member=$!
-until_trains log.csv
-kill -KILL "$member"
-wait "$leader"
-check "a rank is killed: the first of its group ends" [ $? = 4 ]
-for rank in 3 4; do
-	process $rank
-	kept="$kept $!"
+
+# ---- hosts are groups -----------------------------------------------------------------------------------
+"$run" -q -n 4 --set hosts=2 --set 'engine ps group=host' --export=ps.st tiny.job >out 2>err
+check "group=host: the ranks of each host that the job imitates" cmp shm.st ps.st
+"$run" -n 2 --set 'engine ps group=host' -O json tiny.job >out 2>err
+check "... of one host without them" [ "$(per_worker rank)" = 0 ]
+holds err 'all ranks are on one host, so they are one worker' "... with a warning"
+status 3 "more workers than hosts" "$run" -n 2 --set 'engine ps group=host' --set 'policy asp min-workers=2' tiny.job
+says 'the ranks are 1 worker' "... are refused"
+# three ranks: the second on a host of its own; the mean counts samples, not groups
+"$run" -q -n 3 --export=dp.st tiny.job
+for servers in 1 2; do
+	world=$((servers + 3)) rank=0
+	while [ $rank -lt $world ]; do
+		if [ $rank = $((servers + 1)) ]; then
+			PACELINE_HOST=other
+		else
+			PACELINE_HOST=one
+		fi
+		export PACELINE_HOST
+		process $rank --set "engine ps group=host servers=$servers" --export=ps.st --report=ps.json
+		rank=$((rank + 1))
+	done
+	unset PACELINE_HOST
+	ended
+	check "hosts of a launcher, servers: $servers" [ -z "$(echo "$codes" | tr -d ' 0')" ]
+	check "... unequal groups train as their ranks without servers" close 8e-6 dp.st ps.st
+	cp ps.json out
+	check "... and are two workers" [ "$(per_worker rank)" = '0 1' ]
 done
-codes=
-for pid in $kept; do
-	wait "$pid"
-	codes="$codes $?"
-done
-check "both are started again: they are in its place" [ "$codes" = ' 0 0 0 0 0' ]
+world=3
+process 0 --timeout 200ms --set 'engine ps group=host'
+process 1 --timeout 200ms --set 'engine ps group=host'
+ended
+check "a rank that never comes" [ "$codes" = ' 4 4' ]
+holds err.0 'these never came: rank 1' "... is named"
+holds err.1 'these never came: rank 1' "... to the others, too"
 done_testing

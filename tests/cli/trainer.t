@@ -66,11 +66,17 @@ check "... stops early" [ "$(member stopped_early a.json)" = true ]
 "$run" -q --eval --import=best.st --report=b.json stop.job >out
 check "... with the best weights" awk -v a="$(member best a.json)" -v b="$(member eval_loss b.json)" \
 	'BEGIN { d = a - b; exit !(a > 0 && d < 1e-6 && d > -1e-6) }'
-status 0 "a server, too" timeout 60 "$run" -n 2 --set 'engine ps' --set 'policy asp' --set steps=100000 --log=ps.csv --report=a.json stop.job
+for servers in 1 2; do
+	rm -f best.st
+	status 0 "servers: $servers" timeout 60 "$run" -n 2 --set "engine ps servers=$servers" --set 'policy asp' --set steps=100000 --log=ps.csv \
+		--checkpoint-best=best.st --report=a.json stop.job
+	"$run" -q --eval --import=best.st --report=b.json stop.job >out
+	check "... keep the best weights" awk -v a="$(member best a.json)" -v b="$(member eval_loss b.json)" \
+		'BEGIN { d = a - b; exit !(a > 0 && d < 1e-6 && d > -1e-6) }'
+	check "... which those at the end are not" awk -v a="$(member best a.json)" -v b="$(member eval_loss a.json)" 'BEGIN { exit !(a < b) }'
+done
 check "... stops early" [ "$(member stopped_early a.json)" = true ]
 check "... with a learning rate in its log, and no norm of gradients" [ "$(column lr ps.csv | sort -u) $(column grad_norm ps.csv)" = '0.005 ' ]
-status 3 "... but keeps no best weights" "$run" -n 2 --set 'engine ps' --checkpoint-best=best.st stop.job
-says 'checkpoint-best: servers go on while they evaluate' "... and says so"
 status 0 "the last evaluation" "$run" --set patience=99 --set steps=12 --set eval-every=10 --checkpoint-best=best.st --report=a.json stop.job
 check "... may be the best" [ "$(member best_step a.json)" = 12 ]
 printf '%s\n' 'input 4' 'dense 2' 'loss squared' >squared.model

@@ -363,7 +363,7 @@ static void start(uint32_t i)
 				.end = &endpoint[i],
 				.timeout_ns = TIMEOUT };
 	x->meeting = (struct pl_engine_meeting){ .at = "dir:", .memory = x->memory };
-	x->ps.w.o.meeting = &x->meeting;
+	x->ps.meeting = &x->meeting;
 	x->sent = false;
 	rc = pl_alloc(&x->ps.counts, n_workers, sizeof(*x->ps.counts), &err);
 	if (rc < 0) {
