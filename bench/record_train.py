@@ -20,6 +20,38 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from jobs_kinds import KINDS
 
 
+def complete_fsdp1():
+    """PyTorch 2.1 cannot run FullyShardedDataParallel over gloo: its streams of
+    processors take no priority, they have no events, and gloo does not have two
+    collectives. Here is what is missing, made of what is there."""
+    class Stream(torch.cpu.Stream):
+        def __init__(self, priority=0):
+            super().__init__()
+
+        def wait_stream(self, stream):
+            pass
+
+    class Event:
+        def record(self):
+            pass
+
+        synchronize = record
+
+    def gather(whole, part, group=None, async_op=False):
+        parts = list(whole.chunk(dist.get_world_size(group)))
+        return dist.all_gather(parts, part, group, async_op)
+
+    def scatter(part, whole, op=dist.ReduceOp.SUM, group=None):
+        dist.all_reduce(whole, op, group)
+        parts = whole.chunk(dist.get_world_size(group))
+        part.copy_(parts[dist.get_rank(group)])
+
+    torch.cpu.Stream, torch.cpu.Event = Stream, Event
+    torch.cpu._default_cpu_stream = torch.cpu._current_stream = Stream()
+    dist.all_gather_into_tensor = gather
+    dist.reduce_scatter_tensor = scatter
+
+
 def main():
     kind, steps, times = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     own = sys.argv[4] if len(sys.argv) > 4 else None
@@ -27,6 +59,8 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    if kind.startswith("fsdp1") and torch.__version__.startswith("2.1."):
+        complete_fsdp1()
     job = KINDS[kind](rank, dist.get_world_size(), None)
     prof, taken = None, []
     for i in range(steps):

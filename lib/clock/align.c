@@ -245,7 +245,8 @@ static int find_residuals(struct pl_align *a, struct pl_err *err)
 			      err));
 	first0 = r.first0;
 	for (size_t i = 0; i < a->n_matches; i++)
-		if (a->match[i].group != PL_NONE && a->match[i].n > 1)
+		if (a->match[i].group != PL_NONE && a->match[i].n > 1 &&
+		    pl_clock_has_ends(a, &a->match[i]))
 			match_residuals(a, &a->match[i], &r);
 	sort_residuals(&r, r.clock, a->n_clocks);
 	for (uint32_t i = 0; i < a->n_clocks; i++) {

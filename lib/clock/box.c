@@ -50,9 +50,9 @@ static int add_edge(struct box *b, uint32_t start, uint32_t end, bool p2p, struc
 	struct edge e = { key[0], key[1], start, end, room, p2p, false };
 	pl_id id;
 
-	b->broken += e.room < -SLACK_NS;
-	if (e.before == e.after && e.room >= -SLACK_NS)
+	if (b->a->ev[end].open || (e.before == e.after && e.room >= -SLACK_NS))
 		return 0;
+	b->broken += e.room < -SLACK_NS;
 	PL_CHECK(pl_intern_add(&b->keys, (const char *)key, sizeof(key), &id, err));
 	PL_CHECK(pl_grow(&b->edge, &b->cap, b->keys.n, sizeof(*b->edge), err));
 	if (id == b->n || e.room < b->edge[id].room)
@@ -68,7 +68,8 @@ static int add_collective(struct box *b, const uint32_t *ev, uint32_t n, struct 
 	uint32_t last = 0, first = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		pl_ns start = aligned(b, ev[i], false), end = aligned(b, ev[i], true);
+		pl_ns start = aligned(b, ev[i], false),
+		      end = b->a->ev[ev[i]].open ? INT64_MAX : aligned(b, ev[i], true);
 
 		last = start > last_start ? i : last;
 		last_start = pl_max_i64(last_start, start);

@@ -143,7 +143,8 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 			       .coll = PL_NONE,
 			       .group = PL_NONE,
 			       .ranks = PL_NONE,
-			       .kind = b->kind[row] };
+			       .kind = b->kind[row],
+			       .open = b->dur[row] < 0 };
 	PL_CHECK(global_id(a, seg, b->name[row], &e->name, err));
 	a->cur->row_ev[row] = (uint32_t)a->n++;
 	return 0;

@@ -23,7 +23,9 @@ static void find_joined(const struct pl_align *a, bool any, uint32_t *set)
 		const uint32_t *ev = a->member + m->first;
 		bool moves = m->group != PL_NONE && a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA;
 
-		for (uint32_t k = 1; k < m->n && (any || moves); k++)
+		if ((!any && !moves) || !pl_clock_has_ends(a, m))
+			continue;
+		for (uint32_t k = 1; k < m->n; k++)
 			pl_union_join(set, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
 	}
 	for (uint32_t c = 0; c < a->n_clocks; c++)

@@ -39,6 +39,7 @@ struct pl_comm {
 	pl_id ranks;		 /* members of the group: as recorded, or the listed set; PL_NONE */
 	uint8_t kind, coll_is;	 /* coll_is: PL_COLL_MOVES_DATA ... */
 	bool listed; /* group and ranks are from the header of a file, not the event's own */
+	bool open;   /* no end was recorded, `end` is its start */
 };
 
 struct pl_listed { /* a set of ranks that is a group of `rank`, as headers of files say */
@@ -312,6 +313,8 @@ int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_cl
 			struct pl_err *err) PL_MUST;
 
 /* ---- probes.c: observations of clocks from the matches ---- */
+/* Was the end of each member recorded? Else the match tells nothing of clocks. */
+bool pl_clock_has_ends(const struct pl_align *a, const struct pl_cmatch *m);
 /* The arrays of `in` are in `mem`. */
 int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct pl_arena *mem,
 		    struct pl_err *err) PL_MUST;

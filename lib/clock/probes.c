@@ -64,6 +64,14 @@ static void add_end(struct gather *g, uint32_t clock, pl_ns end)
 	g->obs[g->n_obs++] = (struct pl_clock_fit_obs){ g->n_matches - 1, clock, end };
 }
 
+bool pl_clock_has_ends(const struct pl_align *a, const struct pl_cmatch *m)
+{
+	for (uint32_t k = 0; k < m->n; k++)
+		if (a->ev[a->member[m->first + k]].open)
+			return false;
+	return true;
+}
+
 /* Collectives that move data, or that do not but reach a clock which nothing else has joined. */
 static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 {
@@ -87,7 +95,7 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 			several |= a->ev[ev[k]].clock != first;
 			useful |= joined[a->ev[ev[k]].clock] != joined[first];
 		}
-		if (!several || !useful)
+		if (!several || !useful || !pl_clock_has_ends(a, m))
 			continue;
 		PL_TRY(new_match(g, 0, m->group, 0, 0, err));
 		for (uint32_t k = 0; k < m->n; k++) {
@@ -229,7 +237,8 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 	for (uint32_t i = 0; i < a->n_clocks; i++)
 		g.parent[i] = i;
 	for (size_t i = 0; i < a->n_matches; i++)
-		if (a->match[i].n > 1 && a->match[i].group == PL_NONE)
+		if (a->match[i].n > 1 && a->match[i].group == PL_NONE &&
+		    pl_clock_has_ends(a, &a->match[i]))
 			note_transfer(&g, &a->match[i]);
 	pl_sort(g.t, g.n, sizeof(*g.t), by_pair_time);
 	PL_TRY(add_collectives(&g, true, err));

@@ -302,12 +302,27 @@ static void pl_derive_fini(struct builder *b)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Communication of which nobody recorded how long it took, as in dumps of calls. */
+static bool has_open_communication(const struct pl_trace *t)
+{
+	for (uint32_t i = 0; i < t->n_segs; i++)
+		for (uint64_t k = 0; k < t->seg[i]->n; k++)
+			if (pl_trace_kind_is_comm(t->seg[i]->kind[k]) && t->seg[i]->dur[k] < 0)
+				return true;
+	return false;
+}
+
 static void check_ranks(const struct builder *b)
 {
 	if (b->n_ranks > 1 && !b->t->merged)
 		pl_fail(b->err, PL_EDATA,
 			"the trace has %zu ranks and was not merged; type: merge FILE... | graph",
 			b->n_ranks);
+	else if (!b->g->n_res && has_open_communication(b->t))
+		pl_fail(b->err, PL_EDATA,
+			"the trace has communication, but no durations, so it makes no graph; "
+			"merge "
+			"--report says which ranks lack which communication");
 	else if (!b->g->n_res)
 		pl_fail(b->err, PL_EDATA,
 			"the trace has no operations (host operators, kernels, communication)");

@@ -5,8 +5,10 @@
  * out. The operator is found by correlation or record function id, or, if neither was recorded, by
  * order: service threads take from one queue, so the first operator that has no communication yet
  * issued it, if the collective fits, and the sizes if they were recorded. The last piece of the
- * operator that had begun hands the communication over. lib/clock/issue.c has a stricter rule for
- * the order of collectives, and says why.
+ * operator that had begun hands the communication over. That piece may be long, where nothing
+ * inside of the operator was recorded (the light mode of trace), such as the copy of what a
+ * reduce-scatter reduces. If the communication begins at its end, it hands over there, not where it
+ * begins. lib/clock/issue.c has a stricter rule for the order of collectives, and says why.
  *
  * Waits. A program waits where it needs the result. Often no event marks this place: there is only
  * a pause, which ends shortly after the communication. One such pause may be chance. So the places
@@ -44,6 +46,7 @@
 #define PLACES_MAX     256	/* of a rank: those at which most communications ended */
 #define PLACE_LATE_NS  300000	/* a thread that waits at a place is usually awake by then */
 #define LATENCY_MAX_NS 500000	/* from the issue to the start on an idle thread */
+#define PIECE_TAIL     10	/* at the end: in the last part of so many of the piece */
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -64,6 +67,7 @@ struct work {
 	uint32_t issue, handed; /* nodes: the first of its operator, and the one that handed it
 				 * over; PL_NONE not known */
 	uint32_t res;		/* thread of the operator */
+	bool at_end;		/* handed over at the end of `handed`, not where it began */
 	uint32_t place;		/* the pause that waits for it, PL_NONE not known */
 };
 
@@ -199,6 +203,27 @@ static void is_communication(struct builder *b, const struct work *w, const stru
 		}
 }
 
+/* Does the piece hand over at its end what begins at `start`? What may be left of the piece then is
+ * part of the node behind it. */
+static bool hands_over_at_end(struct builder *b, uint32_t piece, pl_ns start)
+{
+	struct node *n = &b->node[piece], *next = n + 1;
+	pl_ns left = n->start + n->dur - start;
+
+	/* the latency explains what begins soon */
+	if (n->dur <= LATENCY_MAX_NS || left > n->dur / PIECE_TAIL)
+		return false;
+	if (left <= 0)
+		return true;
+	if (piece + 1 >= b->n_nodes || next->res != n->res || next->start != n->start + n->dur ||
+	    (next->role != PL_RO_GAP && !pl_derive_may_work(next)))
+		return false;
+	n->dur -= left;
+	next->start -= left;
+	next->dur += left;
+	return true;
+}
+
 /* The operator `issue` hands the communication over. */
 static void launch(struct builder *b, struct work *w, const struct op *issue, bool recorded)
 {
@@ -210,8 +235,10 @@ static void launch(struct builder *b, struct work *w, const struct op *issue, bo
 	w->issue = issue->node;
 	w->handed = at;
 	w->res = b->node[at].res;
+	w->at_end = at == issue->last && hands_over_at_end(b, at, start);
 	is_communication(b, w, issue);
-	pl_derive_edge(b, at, w->op->node, PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED));
+	pl_derive_edge(b, at, w->op->node,
+		       (w->at_end ? PL_E_LAUNCH : PL_E_EARLY) | (recorded ? 0 : PL_E_INFERRED));
 }
 
 static void launches(struct builder *b, const struct rank *rank, struct work **work, size_t *n)
@@ -247,7 +274,33 @@ out:
 	pl_free(v);
 }
 
-/* The usual time from the issue to the start on an idle thread. */
+/* When the communication was handed over, INT64_MIN: not known. */
+static pl_ns handed_at(const struct builder *b, const struct work *w)
+{
+	const struct node *n = &b->node[w->handed == PL_NONE ? 0 : w->handed];
+
+	return w->handed == PL_NONE ? INT64_MIN : n->start + (w->at_end ? n->dur : 0);
+}
+
+/* The usual time from the issue to the start on an idle thread; 0: never seen. */
+static pl_ns latency(struct builder *b, const struct work *work, size_t n, uint32_t res,
+		     bool at_end, int64_t *v)
+{
+	pl_ns busy = INT64_MIN;
+	size_t nv = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct work *w = &work[i];
+
+		if (b->node[w->op->node].res != res)
+			continue;
+		if (w->at_end == at_end && handed_at(b, w) > busy)
+			v[nv++] = w->start - handed_at(b, w);
+		busy = w->op->end;
+	}
+	return nv ? pl_min_i64(pl_median_i64(v, nv), LATENCY_MAX_NS) : 0;
+}
+
 static void latencies(struct builder *b, const struct rank *rank, const struct work *work, size_t n)
 {
 	int64_t *v;
@@ -255,22 +308,12 @@ static void latencies(struct builder *b, const struct rank *rank, const struct w
 	if (pl_alloc(&v, n, sizeof(*v), b->err) < 0)
 		return;
 	for (size_t k = 0; k < rank->n_res; k++) {
-		uint32_t res = rank->res[k];
-		pl_ns busy = INT64_MIN;
-		size_t nv = 0;
+		struct pl_resource *res = &b->g->res[rank->res[k]];
 
-		for (size_t i = 0; i < n; i++) {
-			const struct work *w = &work[i];
-			pl_ns issued = w->handed == PL_NONE ? INT64_MIN : b->node[w->handed].start;
-
-			if (b->node[w->op->node].res != res)
-				continue;
-			if (issued > busy)
-				v[nv++] = w->start - issued;
-			busy = w->op->end;
-		}
-		if (nv)
-			b->g->res[res].early_ns = pl_min_i64(pl_median_i64(v, nv), LATENCY_MAX_NS);
+		if (!b->resource[rank->res[k]].service)
+			continue;
+		res->early_ns = latency(b, work, n, rank->res[k], false, v);
+		res->launch_ns = latency(b, work, n, rank->res[k], true, v);
 	}
 	pl_free(v);
 }

@@ -465,18 +465,12 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 		return rc;
 	d->o = o;
 	d->chrome = format != KINETO;
-	d->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
+	pl_import_rows_init(&d->rows, &d->report, in, o, sink, st, formats[format], d);
+	d->rows.whole = format == XLA;
+	d->rows.finish = finish;
+	d->rows.again = again;
+	d->rows.renew = renew;
 	pl_import_src_init(&d->src, in, &d->report);
-	d->rows = (struct pl_rows){ .o = o,
-				    .report = &d->report,
-				    .sink = sink,
-				    .path = pl_in_name(in),
-				    .format = formats[format],
-				    .whole = format == XLA,
-				    .finish = finish,
-				    .again = again,
-				    .renew = renew,
-				    .arg = d };
 	pl_import_tracks_init(&d->tracks, &d->rows, d->chrome);
 	PL_TRY(pl_import_event_init(&d->ev, &d->rows, &d->report, err));
 	d->ev.chrome = d->chrome;

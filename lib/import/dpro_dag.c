@@ -41,6 +41,7 @@ static void next(struct gml *g)
 	while (g->p < g->end && (unsigned char)*g->p <= ' ')
 		g->p++;
 	g->s = g->p;
+	g->n = 0;
 	g->type = g->p < g->end ? *g->p : 0;
 	if (g->type == '"') {
 		g->s = ++g->p;
@@ -76,7 +77,7 @@ static void pass(struct gml *g)
 static int add_node(struct pl_dpro_dag *d, const struct gml *number, const struct gml *label,
 		    struct pl_err *err)
 {
-	size_t seen = d->number.n;
+	size_t seen = d->number.n, labels = d->label.n;
 	pl_id id, name;
 
 	PL_CHECK(pl_intern_add(&d->number, number->s, number->n, &id, err));
@@ -84,10 +85,10 @@ static int add_node(struct pl_dpro_dag *d, const struct gml *number, const struc
 	PL_CHECK(pl_grow(&d->of_number, &d->cap_of_number, id + (size_t)1, sizeof(*d->of_number),
 			 err));
 	PL_CHECK(pl_grow(&d->first, &d->cap_first, name + (size_t)1, sizeof(*d->first), err));
-	if (id < seen)
-		return 0;
-	d->of_number[id] = name;
-	d->first[name] = 0;
+	if (name >= labels)
+		d->first[name] = 0;
+	if (id >= seen) /* of nodes with one number the first one counts */
+		d->of_number[id] = name;
 	return 0;
 }
 
@@ -151,6 +152,17 @@ static int parse(struct pl_dpro_dag *d, const char *p, size_t n, struct pl_err *
 	return 0;
 }
 
+struct pl_dpro_dag *pl_import_dpro_dag_parse(const char *text, size_t n, struct pl_err *err)
+{
+	struct pl_dpro_dag *d = NULL;
+
+	if (pl_alloc(&d, 1, sizeof(*d), err) >= 0 && (parse(d, text, n, err) < 0 || !d->n_edges)) {
+		pl_import_dpro_dag_free(d);
+		d = NULL;
+	}
+	return d;
+}
+
 /* ---- the file ------------------------------------------------------------------------------ */
 
 /* The path of the graph, to be freed; NULL: there is none. */
@@ -174,38 +186,24 @@ static char *find(const char *trace)
 	return found;
 }
 
-static int load(struct pl_dpro_dag *d, const char *path, struct pl_report *r, struct pl_err *err)
-{
-	struct pl_in *in = pl_in_open(path, err);
-	struct pl_buf file = { 0 };
-	int rc = in ? pl_in_read_all(in, MOST, &file, err) : err->code;
-
-	if (rc >= 0)
-		rc = parse(d, (const char *)file.p, file.n, err);
-	pl_buf_fini(&file);
-	pl_in_close(in);
-	if (rc < 0)
-		return rc;
-	if (!d->n_edges)
-		pl_say(r->o->log, PL_LOG_WARN,
-		       "%s: no graph of operators in GML, with nodes before edges; it is left out",
-		       path);
-	else
-		pl_say(r->o->log, PL_LOG_NOTE, "%s: %zu dependencies of operators from %s", r->file,
-		       d->n_edges, path);
-	return 0;
-}
-
 struct pl_dpro_dag *pl_import_dpro_dag(const char *trace, struct pl_report *r, struct pl_err *err)
 {
 	struct pl_dpro_dag *d = NULL;
+	struct pl_buf file = { 0 };
 	char *path = find(trace);
+	struct pl_in *in = path ? pl_in_open(path, err) : NULL;
 
-	if (path && pl_alloc(&d, 1, sizeof(*d), err) >= 0 &&
-	    (load(d, path, r, err) < 0 || !d->n_edges)) {
-		pl_import_dpro_dag_free(d);
-		d = NULL;
-	}
+	if (in && pl_in_read_all(in, MOST, &file, err) >= 0)
+		d = pl_import_dpro_dag_parse((const char *)file.p, file.n, err);
+	if (d)
+		pl_say(r->o->log, PL_LOG_NOTE, "%s: %zu dependencies of operators from %s", r->file,
+		       d->n_edges, path);
+	else if (path && !err->code)
+		pl_say(r->o->log, PL_LOG_WARN,
+		       "%s: no graph of operators in GML, with nodes before edges; it is left out",
+		       path);
+	pl_buf_fini(&file);
+	pl_in_close(in);
 	pl_free(path);
 	return d;
 }

@@ -409,20 +409,14 @@ static int read_dump(struct flight *f, struct pl_in *in, struct pl_buf *b, struc
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct flight f = {
-		.o = o, .report = { .o = o, .st = st, .file = pl_in_name(in), .unit = "entry" }
-	};
+	struct flight f = { .o = o };
 	struct pl_buf b = { 0 };
 	int rc;
 
-	f.rows = (struct pl_rows){ .o = o,
-				   .report = &f.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "flight",
-				   .finish = finish,
-				   .renew = renew,
-				   .arg = &f };
+	pl_import_rows_init(&f.rows, &f.report, in, o, sink, st, "flight", &f);
+	f.report.unit = "entry";
+	f.rows.finish = finish;
+	f.rows.renew = renew;
 	rc = read_dump(&f, in, &b, err);
 	pl_import_rows_fini(&f.rows);
 	pl_arena_fini(&f.mem);

@@ -138,6 +138,11 @@ struct pl_rows {
 	void (*renew)(void *arg);
 	void *arg;
 };
+/* The report of an importer, and its rows, which report to it; `arg` is that of the functions
+ * above. The importer sets what else it needs, and opens the rows. */
+void pl_import_rows_init(struct pl_rows *r, struct pl_report *report, struct pl_in *in,
+			 const struct pl_import_opts *o, struct pl_sink *sink,
+			 struct pl_import_stats *st, const char *format, void *arg);
 int pl_import_rows_open(struct pl_rows *r, struct pl_err *err) PL_MUST;
 /* Column number of (role, type, key) in every batch of this segment. */
 int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,

@@ -736,15 +736,10 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	if (rc < 0)
 		return rc;
 	d->x.o = o;
-	d->x.report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in), .unit = "row" };
-	d->x.rows = (struct pl_rows){ .o = o,
-				      .report = &d->x.report,
-				      .sink = sink,
-				      .path = pl_in_name(in),
-				      .format = "nsys",
-				      .finish = finish,
-				      .renew = renew,
-				      .arg = d };
+	pl_import_rows_init(&d->x.rows, &d->x.report, in, o, sink, st, "nsys", d);
+	d->x.report.unit = "row";
+	d->x.rows.finish = finish;
+	d->x.rows.renew = renew;
 	rc = read_all(d, in, err);
 	pl_import_rows_fini(&d->x.rows);
 	pl_import_comm_free(d->x.rows.comm);

@@ -322,15 +322,9 @@ int pl_objects_open(struct pl_objects_in *x, struct pl_in *in, const struct pl_i
 		    int (*finish)(void *arg, struct pl_err *err), void *arg, struct pl_err *err)
 {
 	x->o = o;
-	x->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
+	pl_import_rows_init(&x->rows, &x->report, in, o, sink, st, format, arg);
+	x->rows.finish = finish;
 	pl_import_src_init(&x->src, in, &x->report);
-	x->rows = (struct pl_rows){ .o = o,
-				    .report = &x->report,
-				    .sink = sink,
-				    .path = pl_in_name(in),
-				    .format = format,
-				    .finish = finish,
-				    .arg = arg };
 	x->lanes.rows = &x->rows;
 	return pl_import_rows_open(&x->rows, err);
 }

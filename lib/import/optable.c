@@ -638,16 +638,12 @@ static void table_free(struct table *t)
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct table t = { .o = o,
-			   .report = { .o = o, .st = st, .file = pl_in_name(in), .unit = "line" } };
+	struct table t = { .o = o };
 	int rc;
 
-	t.rows = (struct pl_rows){ .o = o,
-				   .report = &t.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "optable",
-				   .whole = true };
+	pl_import_rows_init(&t.rows, &t.report, in, o, sink, st, "optable", &t);
+	t.report.unit = "line";
+	t.rows.whole = true;
 	PL_TRY(set_columns(&t, default_columns, false, err));
 	if (o->columns)
 		PL_TRY(set_columns(&t, o->columns, true, err));

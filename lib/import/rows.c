@@ -61,6 +61,19 @@ static void drop_batches(struct pl_rows *r)
 	r->n_defs = 0;
 }
 
+void pl_import_rows_init(struct pl_rows *r, struct pl_report *report, struct pl_in *in,
+			 const struct pl_import_opts *o, struct pl_sink *sink,
+			 struct pl_import_stats *st, const char *format, void *arg)
+{
+	*report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
+	*r = (struct pl_rows){ .o = o,
+			       .report = report,
+			       .sink = sink,
+			       .path = report->file,
+			       .format = format,
+			       .arg = arg };
+}
+
 int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 {
 	PL_CHECK(pl_import_begin(&r->seg, r->path, r->format, err));

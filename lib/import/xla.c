@@ -76,7 +76,7 @@ static void take_stat(struct pl_xla *x, struct event *e, unsigned stat, const st
 	switch (stat) {
 	case PL_XS_DEVICE:
 		v = number(x, c, k);
-		e->device = v >= 0 && v < PL_XLA_DEVICES ? (int32_t)v : e->device;
+		e->device = v >= 0 && v < PL_XLA_NUMBERS ? (int32_t)v : e->device;
 		break;
 	case PL_XS_OP:
 		e->name_op = id;
@@ -226,7 +226,7 @@ static int32_t device_of_launch(const char *name)
 	if (*name++ != '[')
 		return 0;
 	v = pl_take_digits(&name);
-	return v >= 0 && v < PL_XLA_DEVICES ? (int32_t)v : 0;
+	return v >= 0 && v < PL_XLA_NUMBERS ? (int32_t)v : 0;
 }
 
 /* The text of a rendezvous: "all reduce RendezvousKey{..., global_devices=[0, 1], ...}". */
@@ -327,13 +327,16 @@ static int compare_devices(const void *pa, const void *pb)
 static int find_devices(struct pl_xla *x, struct pl_err *err)
 {
 	for (size_t i = 0; i < x->n; i++) {
-		const struct event *e = &x->v[i];
+		struct event *e = &x->v[i];
 		struct device *d;
 
 		if (!e->op)
 			continue;
 		d = find_device(x, e->device);
-		if (!d) {
+		if (!d && x->n_devices == PL_XLA_DEVICES) {
+			d = &x->device[0];
+			e->device = d->number;
+		} else if (!d) {
 			PL_CHECK(pl_append(
 				&x->device, &x->n_devices, &x->cap_devices,
 				&(struct device){ e->device, e->device, false, PL_NONE, PL_NONE },
@@ -343,6 +346,10 @@ static int find_devices(struct pl_xla *x, struct pl_err *err)
 		d->streams |= e->line == PL_XL_STREAM && x->place[e->track].plane == PL_XP_DEVICE;
 	}
 	pl_sort(x->device, x->n_devices, sizeof(*x->device), compare_devices);
+	/* calls that name no device are those of the first one */
+	for (size_t i = 0; x->n_devices && i < x->n; i++)
+		if (x->v[i].device == 0)
+			x->v[i].device = x->device[0].number;
 	return 0;
 }
 

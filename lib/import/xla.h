@@ -11,7 +11,8 @@
 
 #include "import/internal.h"
 
-#define PL_XLA_DEVICES 1024 /* of a process; higher numbers are damage */
+#define PL_XLA_DEVICES 1024	 /* of a process; more are damage */
+#define PL_XLA_NUMBERS (1 << 24) /* of devices; on CPUs, process p has 2048 p and up */
 
 /* ---- words: xla_words.c -------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@ uint8_t pl_import_xla_plane(const char *name, int32_t *device)
 			continue;
 		s += strlen(kinds[i]);
 		v = *s >= '0' && *s <= '9' ? pl_take_digits(&s) : -1;
-		if (v < 0 || v >= PL_XLA_DEVICES)
+		if (v < 0 || v >= PL_XLA_NUMBERS)
 			return PL_XP_OTHER;
 		*device = (int32_t)v;
 		return strstr(s, "SparseCore") ? PL_XP_OTHER : PL_XP_DEVICE;

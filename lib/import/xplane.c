@@ -510,18 +510,13 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 		return rc;
 	r->o = o;
 	r->start = INT64_MIN;
-	r->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
 	r->xla = pl_import_xla_new(o, sink, st, err);
 	PL_TRY(r->xla ? 0 : PL_ENOMEM);
-	r->rows = (struct pl_rows){ .o = o,
-				    .report = &r->report,
-				    .sink = pl_import_xla_sink(r->xla),
-				    .path = pl_in_name(in),
-				    .format = "xplane",
-				    .whole = true,
-				    .finish = finish,
-				    .renew = renew,
-				    .arg = r };
+	pl_import_rows_init(&r->rows, &r->report, in, o, pl_import_xla_sink(r->xla), st, "xplane",
+			    r);
+	r->rows.whole = true;
+	r->rows.finish = finish;
+	r->rows.renew = renew;
 	PL_TRY(pl_in_read_all(in, MOST, &r->file, err));
 	PL_TRY(pl_import_rows_open(&r->rows, err));
 	PL_TRY(all_planes(r, err));

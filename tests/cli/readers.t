@@ -39,6 +39,13 @@ says "byte 2: instruction 0x63 of a pickle.*nothing was carried out" "is refused
 for r in 0 1; do cp "$corpus/flight/nccl$r.pickle" "nccl_trace_rank_$r"; done
 status 0 "two ranks" sh -c "'$trace' nccl_trace_rank_* | '$BIN/merge' -v -o merged"
 says "5 collectives and 0 transfers matched, 1 incomplete" "merge finds what one rank lacks"
+cp "$corpus/flight/gloo.json" rank0.json
+sed 's/17959192/17959193/g' rank0.json >rank1.json
+"$trace" rank0.json rank1.json >both 2>/dev/null
+status 0 "two ranks of gloo, 100 s apart, whose calls have no durations" "$BIN/merge" -v -o merged both
+says "no communication joins 1 of 2 clocks" "... tell nothing of clocks"
+status 3 "... and make no graph" "$BIN/graph" merged
+says "communication, but no durations" "which is said"
 head -c 1200 nccl_trace_rank_0 >part
 status 0 "a dump that is cut off" "$trace" -f flight -O csv part
 says "part: byte 1200: the pickle is cut off; what came before is kept" "is said"

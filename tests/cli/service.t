@@ -68,6 +68,16 @@ check "the verdict calls communication that carries no gradient by its name alon
 job base -v steps=1
 derive base
 right 0.03 "one step: half the computation" base "-v steps=1 -v forward=0.5 -v backward=0.5" "$linear 0.5" "$mm 0.5"
+# ---- an operator that copies for long before it hands over, and records nothing inside (the light mode of trace)
+reduce="scale name=c10d::_reduce_scatter_base_ by"
+job base -v pack=3000000
+derive base
+right 0.0001 "long operators that issue: the job itself" base "-v pack=3000000"
+right 0.01 "... half as long" base "-v pack=1500000" "$reduce 0.5"
+right 0.01 "... twice as long" base "-v pack=6000000" "$reduce 2"
+"$BIN/replay" -q -O json --no-worth "$TMP/base/graph" | grep -o '"unexplained_share":[-0-9.e+]*' |
+	awk -F : '{ print $2 < 0.005 }' >"$TMP/small"
+check "... nothing of it is unexplained" test "$(cat "$TMP/small")" = 1
 # ---- too few processors -----------------------------------------------------------------------------
 # While a rank communicates, its computation has half a processor, or three quarters of one.
 for steal in 0.25 0.5; do

@@ -1,7 +1,7 @@
 # Profiler files of a simulated job of two ranks whose collectives run on two service threads, as with gloo:
 #
 #	awk -v dir=DIR [-v steps=N] [-v forward=F] [-v backward=F] [-v comm=F] [-v slow=F] [-v shapes=0]
-#		[-v steal=S] [-v apart=1] -f service.awk
+#		[-v steal=S] [-v apart=1] [-v pack=NS] -f service.awk
 #
 # A sharded network of `layers` (6) layers. Forward: the all-gather of the next layer is issued, the thread waits for
 # that of this one, computes, and sums the result over the ranks (_c10d_functional, whose wait is an operator).
@@ -12,7 +12,8 @@
 # which issue it included; slow: of computation on rank 1.
 # steal: computations are equal in all steps and on both ranks, each of four parts, and there are too few processors:
 # while a collective of a rank is carried out, its computation does only 1 - S of its work. apart: no rank waits for the other at a collective, except at
-# the last of a step.
+# the last of a step. pack: operators that issue a reduce-scatter take so long, record nothing inside, and the service
+# thread begins 20 us before they are recorded to have ended.
 # Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
 function put(r, cat, name, tid, from, until, dims) {
@@ -69,7 +70,7 @@ function carry(id, name, bytes, dims,    r, x, start, begin, end) {
 	begin = 0
 	for (r = 0; r < 2; r++) {
 		x = free[r, 1] < free[r, 0]
-		start[r] = max(at[r] - 4000 + 20000, free[r, x])
+		start[r] = max(at[r] - 4000 + (pack && id ~ /^r/ ? -20000 : 20000), free[r, x])
 		on[r] = x
 		begin = max(begin, start[r])
 	}
@@ -125,8 +126,9 @@ function back(l,    r, from, reduce) {
 	for (r = 0; r < 2; r++) {
 		reduce[r] = was[r] = at[r]
 		at[r] += int(2000 * comm)
-		put(r, "cpu_op", "aten::clone", 1, at[r], at[r] + int(100000 * comm), "[2000]")
-		at[r] += int(114000 * comm)
+		if (!pack)
+			put(r, "cpu_op", "aten::clone", 1, at[r], at[r] + int(100000 * comm), "[2000]")
+		at[r] += pack ? pack : int(114000 * comm)
 		put(r, "cpu_op", "c10d::_reduce_scatter_base_", 1, was[r], at[r], "[1000], [2000]")
 		at[r] += 4000
 	}

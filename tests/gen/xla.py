@@ -2,6 +2,7 @@
 """Record the profiles in tests/golden/xla: a small job of JAX on CPUs, cut to a few kilobytes.
 
     tests/gen/xla.py DEVICES OUT    # needs jax; writes OUT.trace.json.gz and OUT.xplane.pb.gz
+    tests/gen/xla.py DEVICES OUT PROCESS ADDRESS:PORT   # of a job of two processes: 0 or 1
 
 The job loads a batch, computes gradients on DEVICES devices, adds them over the devices, and
 waits for the loss, three times. Both files are cut alike: without the functions of Python, the
@@ -22,8 +23,12 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+if len(sys.argv) > 3:
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(sys.argv[4], 2, int(sys.argv[3]))
+    DEVICES *= 2
 
 def loss(w, x):
     return jnp.mean(jnp.tanh(x @ w) ** 2)
@@ -43,12 +48,14 @@ def record(folder):
     mesh = Mesh(np.array(jax.devices()), ("d",))
     step = jax.jit(jax.shard_map(local, mesh=mesh, in_specs=(P(), P("d")), out_specs=(P(), P()),
                                  check_vma=False))
-    w = jnp.ones((256, 256)) * 0.01
+    w = jax.device_put(np.full((256, 256), 0.01, np.float32), NamedSharding(mesh, P()))
     rng = np.random.default_rng(0)
 
     def batch():
         time.sleep(0.002)
-        return rng.normal(size=(128 * DEVICES, 256)).astype(np.float32)
+        return jax.make_array_from_process_local_data(
+            NamedSharding(mesh, P("d")),
+            rng.normal(size=(128 * jax.local_device_count(), 256)).astype(np.float32))
 
     for _ in range(3):
         w, value = step(w, batch())

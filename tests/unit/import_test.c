@@ -1,128 +1,7 @@
-/* The importers, from text in memory to rows; one file because all of them write into one sink. */
-#include <stdlib.h>
+/* The importers of profiles and execution traces, from text in memory to rows. */
 #include <zlib.h>
 
-#include "import/internal.h"
-#include "tap.h"
-
-/* ---- a sink that writes rows down as lines ------------------------------------------------- */
-
-struct notes {
-	struct pl_sink sink;
-	struct pl_buf text;
-	uint32_t segments, tracks;
-	size_t dictionary; /* of the segment that has the most */
-	int32_t rank;	   /* of the first track */
-	int64_t base_ns;
-	char host[64];
-	uint8_t type[64]; /* of tracks */
-	int64_t stream[64];
-	int32_t device[64];
-	bool ordered; /* rows of columns ascend, firsts add up */
-	uint64_t seen;
-};
-
-static int note(struct notes *n, struct pl_err *err, const struct pl_segment *seg,
-		const struct pl_col *c, uint32_t i)
-{
-	const char *key = c->key == PL_NONE ? "" : pl_intern_get(&seg->str, c->key);
-	int64_t v = c->val[i];
-
-	if (c->role == PL_R_ARG || c->role == PL_R_TOP)
-		(void)!pl_buf_printf(&n->text, err, " %s%s=", c->role == PL_R_TOP ? "." : "", key);
-	else
-		(void)!pl_buf_printf(&n->text, err, " %s<%s>=", key, pl_trace_role_name(c->role));
-	if (c->type == PL_V_STR)
-		return pl_buf_printf(&n->text, err, "'%s'", pl_intern_get(&seg->str, (pl_id)v));
-	if (c->type == PL_V_JSON)
-		return pl_buf_printf(&n->text, err, "%s", pl_intern_get(&seg->str, (pl_id)v));
-	if (c->type == PL_V_DEC)
-		return pl_buf_printf(&n->text, err, "%llde-%d", (long long)v, c->scale[i]);
-	if (c->type == PL_V_NULL)
-		return pl_buf_printf(&n->text, err, "null");
-	return pl_buf_printf(&n->text, err, "%lld", (long long)v);
-}
-
-static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
-		    struct pl_err *err)
-{
-	struct notes *n = (struct notes *)s;
-
-	n->ordered &= b->first == n->seen;
-	n->seen += b->n;
-	for (uint32_t i = 0; i < b->n_cols; i++)
-		for (uint32_t k = 1; k < b->col[i].n; k++)
-			n->ordered &= b->col[i].row[k] > b->col[i].row[k - 1];
-	for (uint32_t r = 0; r < b->n && n->text.n < 100000; r++) {
-		(void)!pl_buf_printf(&n->text, err, "%s '%s' t%u %lld %lld",
-				     pl_trace_kind_name(b->kind[r]),
-				     pl_intern_get(&seg->str, b->name[r]), b->track[r],
-				     (long long)b->ts[r], (long long)b->dur[r]);
-		for (uint32_t i = 0; i < b->n_cols; i++)
-			for (uint32_t k = 0; k < b->col[i].n; k++)
-				if (b->col[i].row[k] == r)
-					(void)!note(n, err, seg, &b->col[i], k);
-		(void)!pl_buf_printf(&n->text, err, "\n");
-	}
-	return 0;
-}
-
-static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
-{
-	struct notes *n = (struct notes *)s;
-
-	(void)err;
-	n->seen = 0;
-	n->segments++;
-	n->dictionary = pl_intern_bytes(&seg->str) > n->dictionary ? pl_intern_bytes(&seg->str)
-								   : n->dictionary;
-	n->tracks = seg->n_tracks;
-	n->rank = seg->n_tracks ? seg->track[0].rank : -99;
-	n->base_ns = seg->base_ns;
-	snprintf(n->host, sizeof(n->host), "%s",
-		 seg->n_tracks && seg->track[0].host != PL_NONE
-			 ? pl_intern_get(&seg->str, seg->track[0].host)
-			 : "-");
-	for (uint32_t i = 0; i < seg->n_tracks && i < 64; i++) {
-		n->type[i] = seg->track[i].type;
-		n->stream[i] = seg->track[i].stream;
-		n->device[i] = seg->track[i].device;
-	}
-	return 0;
-}
-
-static struct notes notes;
-static struct pl_import_stats st;
-static struct pl_err err;
-
-static int import_bytes(const char *name, const void *p, size_t n, const struct pl_import_opts *o)
-{
-	struct pl_in *in;
-
-	pl_buf_fini(&notes.text);
-	memset(&notes, 0, sizeof(notes));
-	memset(&err, 0, sizeof(err));
-	notes.ordered = true;
-	notes.sink = (struct pl_sink){ .batch = on_batch, .end = on_end };
-	in = pl_in_open_mem(name, p, n, &err);
-	return pl_import_run(in, NULL, o, &notes.sink, &st, &err);
-}
-
-static int import(const char *name, const char *text, const struct pl_import_opts *o)
-{
-	static const struct pl_import_opts none;
-
-	return import_bytes(name, text, strlen(text), o ? o : &none);
-}
-
-/* Rows as text, for is_str(). */
-static const char *rows(void)
-{
-	if (pl_buf_put(&notes.text, "", 1, &err) < 0)
-		return NULL;
-	notes.text.n--;
-	return (const char *)notes.text.p;
-}
+#include "import_fixture.h"
 
 static bool has(const char *what)
 {
@@ -681,63 +560,6 @@ static void test_et(void)
 	pl_import_et_free(et);
 }
 
-/* ---- operation tables ---------------------------------------------------------------------- */
-
-static void test_optable(void)
-{
-	static const char table[] =
-		"dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mc,mb_id,note\n"
-		"0,0,0,5,forward-send,0.5,0.1,0,-1,-1,\n"
-		"0,0,0,5,forward-compute,0.01,0.49,0,0,0,1.50\n"
-		"0,1,4,5,forward-recv,0.3,0.31,0,-1,-1,hi\n"
-		"0,1,4,5,grads-reduce-scatter,0.7,0.3,0,-1,-1,7\n"
-		"0,0,0,9,forward-compute,0.02,0.5,0,0,0,\n"
-		"0,1,4,9,oops,nope,0.5,0,0,0,\n";
-
-	ok(import("t.csv", table, NULL) == 0 && st.bad == 1 && st.events == 8,
-	   "an operation table");
-	is_str(rows(),
-	       "step 'step 5' t0 0 600000000 step<step>=5 inferred=1\n"
-	       "kernel 'forward-compute' t1 10000000 490000000 step<step>=5 seq_id<seq>=0 "
-	       "mc<chunk>=0 "
-	       "mb_id<mb>=0 note=150e-2\n"
-	       "send 'forward-send' t2 500000000 100000000 step<step>=5 seq_id<seq>=0 mc<chunk>=-1 "
-	       "mb_id<mb>=-1 <coll>='send' <peer>=4\n"
-	       "step 'step 5' t3 0 1000000000 step<step>=5 inferred=1\n"
-	       "recv 'forward-recv' t4 300000000 310000000 step<step>=5 seq_id<seq>=0 mc<chunk>=-1 "
-	       "mb_id<mb>=-1 <coll>='recv' <peer>=0 note='hi'\n"
-	       "collective 'grads-reduce-scatter' t5 700000000 300000000 step<step>=5 "
-	       "seq_id<seq>=0 "
-	       "mc<chunk>=-1 mb_id<mb>=-1 <coll>='reduce_scatter' <group>='dp.s1' note=7\n"
-	       "step 'step 9' t0 1000000000 520000000 step<step>=9 inferred=1\n"
-	       "kernel 'forward-compute' t1 1020000000 500000000 step<step>=9 seq_id<seq>=0 "
-	       "mc<chunk>=0 "
-	       "mb_id<mb>=0\n",
-	       "steps lie one after the other, peers and groups are named");
-	ok(import("t.csv",
-		  "rank,step,op,start_us,end_us,g\n0,1,all-reduce,1.5,7.25,tp0\n0,2,all_reduce,8,9,"
-		  "tp0\n",
-		  &(struct pl_import_opts){
-			  .columns = "name=op,start=start_us:us,end=end_us:us,group=g" }) == 0,
-	   "mapped columns");
-	is_str(rows(),
-	       "step 'step 1' t0 1500 5750 step<step>=1 inferred=1\n"
-	       "collective 'all-reduce' t1 1500 5750 step<step>=1 <coll>='allreduce' "
-	       "g<group>='tp0'\n"
-	       "step 'step 2' t0 8000 1000 step<step>=2 inferred=1\n"
-	       "collective 'all_reduce' t2 8000 1000 step<step>=2 <coll>='allreduce' "
-	       "g<group>='tp0'\n",
-	       "times that do not begin anew stay as they are");
-	ok(import("t.csv", table, &(struct pl_import_opts){ .columns = "nonsense=1" }) == PL_EUSAGE,
-	   "%s", err.msg);
-	ok(import("t.csv", table, &(struct pl_import_opts){ .columns = "start=absent" }) ==
-		   PL_EDATA,
-	   "%s", err.msg);
-	ok(import("t.csv", table, &(struct pl_import_opts){ .strict = true }) == PL_EDATA &&
-		   strstr(err.msg, "line 7"),
-	   "strict: %s", err.msg);
-}
-
 /* ---- registry ------------------------------------------------------------------------------ */
 
 static void test_registry(void)
@@ -798,7 +620,6 @@ int main(void)
 	test_named();
 	test_gzip();
 	test_et();
-	test_optable();
 	pl_buf_fini(&notes.text);
 	return done_testing();
 }

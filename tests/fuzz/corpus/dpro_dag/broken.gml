@@ -1,0 +1,1 @@
+graph [ node [ id [ 1 ] label "a" ] node [ id "x y" label b ] ] ] [ edge [ source "x y" target "x y" edge [ ] ] node [ id 4 label "" ] edge [ source ] [[[ "unclosed
