@@ -61,7 +61,10 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 	if (!p->n_tensors &&
 	    (pl_settings_last(p, PL_RW_WRAP) || pl_settings_last(p, PL_RW_PREFETCH)))
 		return pl_plan_check(p, err); /* a sharded job: the plan has groups, not sets */
-	if (!p->n_tensors)		      /* somebody wrote the plan by hand */
+	if (!p->n_tensors && p->baseline_ns != INT64_MIN)
+		setter->no_sets = "the job that was planned reduces no gradients in buckets, or "
+				  "its graph knows none";
+	else if (!p->n_tensors) /* somebody wrote the plan by hand */
 		setter->no_sets =
 			"the sizes are not known, because the plan has no statement "
 			"tensor NAME BYTES; plan --preset none -O text GRAPH writes these";
