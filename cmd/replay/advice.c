@@ -13,6 +13,7 @@
 #define SMALL 0.03 /* ... nor is a cause that the verdict does not name */
 
 #define MOST_WORKERS 64 /* that are advised */
+#define AS_OTHERS    (-1.0)
 
 /* What to do, in the words of the framework that was recorded; NULL: the first text. */
 struct words {
@@ -22,8 +23,7 @@ struct words {
 static const struct advice {
 	uint8_t cause;
 	const char *selector; /* NULL: nothing to simulate */
-	double factor; /* of their durations; 0: as_others(), on the rank of the cause, but for
-			* PL_VERDICT_OTHER */
+	double factor;	      /* of their durations; AS_OTHERS: on the rank of the cause */
 	struct words what;
 } advices[] = {
 	{ PL_VERDICT_INPUT,
@@ -73,12 +73,12 @@ static const struct advice {
 			     "step" } } },
 	{ PL_VERDICT_SLOW_RANK,
 	  "kind=kernel|host_op",
-	  0,
+	  AS_OTHERS,
 	  { "that rank as fast as the others: see its clock, temperature and other processes",
 	    { 0 } } },
 	{ PL_VERDICT_IMBALANCE,
 	  "kind=kernel|host_op",
-	  0,
+	  AS_OTHERS,
 	  { "as much work on that rank as on the others: samples of equal length, experts of equal "
 	    "load",
 	    { 0 } } },
@@ -138,11 +138,9 @@ static const struct words contention_on_hosts = {
 };
 static const struct words host_computation = {
 	"if computation took half the time: fused operations may shorten it, and so may more "
-	"threads "
-	"where cores are idle",
+	"threads where cores are idle",
 	{ [TORCH] = "if computation took half the time: torch.compile may shorten it, and so may "
-		    "more "
-		    "threads (OMP_NUM_THREADS) where cores are idle",
+		    "more threads (OMP_NUM_THREADS) where cores are idle",
 	  [TENSORFLOW] =
 		  "if computation took half the time: tf.function(jit_compile=True) may "
 		  "shorten it, and so may more threads (tf.config.threading) where cores are "
@@ -433,16 +431,11 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 	snprintf(row.what, sizeof(row.what), "%s", in_words(r, what_to_do(r, a, v)));
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
 		PL_CHECK(try_workers(r, &row, err));
-	} else if (a->cause == PL_VERDICT_OTHER) {
-		double alone;
-
-		snprintf(row.change, sizeof(row.change), "scale %s by 0", a->selector);
-		PL_CHECK(simulate(r, row.change, 0, false, &row.saves, &alone, err));
-	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {
-		double factor = a->factor > 0 ? a->factor : as_others(r, v), alone;
+	} else if (a->selector && (v->rank >= 0 || a->factor >= 0)) {
+		double factor = a->factor >= 0 ? a->factor : as_others(r, v), alone;
 		char of[24] = "";
 
-		if (a->factor <= 0) {
+		if (a->factor < 0) {
 			if (v->share < SMALL)
 				return 0;
 			snprintf(of, sizeof(of), "rank=%d,", v->rank);

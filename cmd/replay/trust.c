@@ -624,9 +624,7 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 	struct of_path path;
 
 	look_at_path(r, now, stays, fabs(ratio - 1), &path);
-	path.less = (b->overlapped || b->wrapped) && r->trust.path.host_comm > 0
-			    ? PL_SELFTEST_LESS_BY_HOSTS
-			    : 0;
+	path.less = b->rearranged && r->trust.path.host_comm > 0 ? PL_SELFTEST_LESS_BY_HOSTS : 0;
 	path.wrong = !b->in_other_parts	  ? PL_SELFTEST_CHANGE
 		     : now->host_comm > 0 ? PL_SELFTEST_CARRIED_BY_HOSTS
 					  : PL_SELFTEST_CARRIED_BY_DEVICES;

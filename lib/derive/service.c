@@ -5,10 +5,10 @@
  * out. The operator is found by correlation or record function id, or, if neither was recorded, by
  * order: service threads take from one queue, so the first operator that has no communication yet
  * issued it, if the collective fits, and the sizes if they were recorded. The last piece of the
- * operator that had begun hands the communication over. That piece may be long, where nothing
- * inside of the operator was recorded (the light mode of trace), such as the copy of what a
- * reduce-scatter reduces. If the communication begins at its end, it hands over there, not where it
- * begins. lib/clock/issue.c has a stricter rule for the order of collectives, and says why.
+ * operator that had begun hands the communication over, where the piece begins. The light mode of
+ * trace records nothing inside of an operator, so the piece may be long: it can be the copy before
+ * a reduce-scatter. If the communication begins at the end of the piece, the piece hands it over
+ * there. lib/clock/issue.c has a stricter rule for the order of collectives, and says why.
  *
  * Waits. A program waits where it needs the result. Often no event marks this place: there is only
  * a pause, which ends shortly after the communication. One such pause may be chance. So the places

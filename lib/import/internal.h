@@ -399,7 +399,8 @@ enum pl_nclass { /* class of a name; 0: not determined */
 		 PL_N_RPC,	/* record_param_comms: describes a collective */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 		 PL_N_POST, /* c10d::send: the operator that posts gloo:send, and names the peer */
-		 PL_N_OPTIMIZER, /* Optimizer.step#SGD.step, Optimizer.zero_grad#SGD.zero_grad */
+		 PL_N_OPTIMIZER, /* Optimizer.step#SGD.step */
+		 PL_N_ZERO_GRAD, /* Optimizer.zero_grad#SGD.zero_grad */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
 /* A user's range "step 3", "Iteration: 3", "train_step_3": the number is the last thing. */

@@ -90,8 +90,10 @@ uint8_t pl_import_name_class(const char *s, size_t n)
 		return PL_N_STEP;
 	if (starts(s, n, "enumerate(DataLoader)"))
 		return PL_N_DATA;
-	if (starts(s, n, "Optimizer.step#") || starts(s, n, "Optimizer.zero_grad#"))
+	if (starts(s, n, "Optimizer.step#"))
 		return PL_N_OPTIMIZER;
+	if (starts(s, n, "Optimizer.zero_grad#"))
+		return PL_N_ZERO_GRAD;
 	if (n == 8 && !memcmp(s, "[memory]", 8))
 		return PL_N_MEMORY;
 	if (n == 18 && !memcmp(s, "record_param_comms", 18))

@@ -415,17 +415,19 @@ static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, st
 /* What shows where steps begin, if nothing marks them. */
 static int note_call(struct pl_doc *d, uint8_t kind, uint8_t nclass, struct pl_err *err)
 {
+	enum pl_called what = PL_CALL_FETCH;
+	const char *s;
 	size_t n;
-	const char *s = name_of(d, &n);
-	enum pl_called what = kind == PL_K_DATA		     ? PL_CALL_FETCH
-			      : pl_import_has(s, n, "step#") ? PL_CALL_STEP
-							     : PL_CALL_ZERO_GRAD;
 
-	if (kind == PL_K_STEP)
-		d->calls.marked = true;
-	else if (!d->calls.marked && (nclass == PL_N_OPTIMIZER || kind == PL_K_DATA))
-		return pl_import_calls_add(&d->calls, what, s, n, &d->ev.f, err);
-	return 0;
+	d->calls.marked |= kind == PL_K_STEP;
+	if (nclass == PL_N_OPTIMIZER)
+		what = PL_CALL_STEP;
+	else if (nclass == PL_N_ZERO_GRAD)
+		what = PL_CALL_ZERO_GRAD;
+	else if (kind != PL_K_DATA)
+		return 0;
+	s = name_of(d, &n);
+	return d->calls.marked ? 0 : pl_import_calls_add(&d->calls, what, s, n, &d->ev.f, err);
 }
 
 static int complete(struct pl_doc *d, struct pl_err *err)

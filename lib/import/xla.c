@@ -15,7 +15,7 @@
  *   numbers by which merge matches them.
  * - Where one call starts an execution on all devices, a thread for each device launches it. These
  *   threads wait for the call, and the call waits for their launches. Both waits are added. Each
- * has the correlation of the call or launch for which it waits.
+ *   has the correlation of the call or launch for which it waits.
  * - JAX records little of its waits for a device. A thread that started executions, and then has no
  *   event until shortly after one of them ended on a device, waited for it: a call Synchronize is
  *   added, with the argument `inferred`. A recorded wait gets one without it.

@@ -69,10 +69,11 @@ struct pl_rewrite_basis {
 	bool carries_same; /* communication carries what it carried, perhaps in other parts or over
 			    * another network */
 	bool in_other_parts; /* likewise, in other buckets or by another algorithm */
-	bool overlapped;     /* communication runs beside computation that waited for it */
-	bool wrapped;	     /* sharded parameters have other groups */
-	bool at_once;	     /* ... and that may need its result at once */
-	uint32_t ranks;	     /* that the job has in the prediction; 0: as recorded */
+	/* communication runs beside computation that waited for it, or that of sharded parameters
+	 * has other groups */
+	bool rearranged;
+	bool at_once;		       /* ... and that may need its result at once */
+	uint32_t ranks;		       /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 	/* how many times as long as alone computation takes beside communication; 0: not found yet;
 	 * 1: as long, or not known */

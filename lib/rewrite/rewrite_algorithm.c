@@ -54,8 +54,7 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 		b->assumed = true;
 	}
 	b->as_recorded = !s->over;
-	b->overlapped = s->overlapped;
-	b->wrapped = s->wrap != 0;
+	b->rearranged = s->overlapped || s->wrap != 0;
 	b->at_once = s->at_once;
 	if (b->assumed || b->links_assumed)
 		pl_rewrite_count_basis(r->e->g, r->c, b);
