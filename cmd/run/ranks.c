@@ -301,9 +301,14 @@ static void block_signals(sigset_t *unblocked, sigset_t *while_waiting)
 	sigaction(SIGCHLD, &act, NULL);
 }
 
-/* Called in a new rank: the rank ends when the process that forked it is killed. */
-static void prepare_child(const sigset_t *unblocked)
+/* Called in process i, which is new: it ends when the process that forked it is killed. */
+static void prepare_child(const struct config *c, int i, const sigset_t *unblocked)
 {
+	char name[32]; /* as ps(1) and top(1) show it; the kernel keeps 15 characters */
+
+	snprintf(name, sizeof(name), "run: %s %d", i < c->servers ? "server" : "rank",
+		 i < c->servers ? i : i - c->servers);
+	prctl(PR_SET_NAME, name);
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_SETMASK, unblocked, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -422,7 +427,7 @@ static pid_t fork_one(struct team *t, int i)
 	is_parent = false;
 	starter = self;
 	release_signals();
-	prepare_child(&t->unblocked);
+	prepare_child(t->c, i, &t->unblocked);
 	t->p.rank = t->p.local_rank = i;
 	return 0;
 }

@@ -5,6 +5,7 @@
 # images_job STEPS    the same of convolutions, with its model
 # floats FILE         the weights of tiny.job's network from a file of them, one a line
 # losses FILE         of a log: those of training, one a line
+# child PID NAME       of the processes that run PID has started, the one that it names so: 'rank 2', 'server 0'
 # until_trains FILE   waits (10 s at most) until a log has more than ten lines
 # mpirun_anywhere     Open MPI's starts ranks where there are two cores, as root too
 # explained GRAPH     the error of each replayed step is at most 0.5 %, unexplained time of the critical path 3 %
@@ -38,6 +39,10 @@ images_job() {
 
 losses() {
 	awk -F , 'NR > 1 && $4 != "" { print $4 }' "$1"
+}
+
+child() {
+	pgrep -P "$1" -x "run: $2"
 }
 
 until_trains() {

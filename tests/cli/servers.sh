@@ -34,8 +34,6 @@ start() {
 	"$run" -n 3 --timeout 1s --speeds=25,25,50 --set 'engine ps' --set "policy $start_policy" --set steps=60 --log=log.csv "$@" tiny.job >out 2>err &
 	pid=$!
 	until_trains log.csv
-	# shellcheck disable=SC2046
-	set -- $(pgrep -P $pid | sort -n)
-	server=$1
-	worker=$3
+	server=$(child $pid 'server 0')
+	worker=$(child $pid 'rank 1')
 }

@@ -114,10 +114,8 @@ begin() {
 	"$run" -n 4 --timeout 1s --speeds=25,25,50,50 --set 'engine ps group=2' --set "policy $policy" --set steps=40 --log=log.csv "$@" tiny.job >out 2>err &
 	pid=$!
 	until_trains log.csv
-	# shellcheck disable=SC2046
-	set -- $(pgrep -P $pid | sort -n)
-	leader=$4
-	member=$5
+	leader=$(child $pid 'rank 2')
+	member=$(child $pid 'rank 3')
 }
 begin asp
 kill -KILL "$member"

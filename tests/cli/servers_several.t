@@ -63,12 +63,10 @@ begin() {
 	"$run" -n 2 --timeout 1s --speeds=25,50 --set 'engine ps servers=2' --set "policy $policy" --set steps=40 --log=log.csv "$@" tiny.job >out 2>err &
 	pid=$!
 	until_trains log.csv
-	# shellcheck disable=SC2046
-	set -- $(pgrep -P $pid | sort -n)
 	# shellcheck disable=SC2034  # eval reads it
-	first=$1
-	second=$2
-	worker=$4
+	first=$(child $pid 'server 0')
+	second=$(child $pid 'server 1')
+	worker=$(child $pid 'rank 1')
 }
 ps bsp 2 -q --set steps=40 --export=whole.st
 for victims in first second 'first second'; do
