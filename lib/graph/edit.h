@@ -98,6 +98,7 @@ struct pl_edit {
 	size_t cap_share;
 	struct pl_etensor *tensor;
 	size_t n_tensors, cap_tensors;
+	size_t first_step; /* of the graph: step i of the edit is step first_step + i */
 	uint32_t n_steps;
 	struct pl_estep *step;
 	struct pl_gcomm

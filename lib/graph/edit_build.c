@@ -254,6 +254,7 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 
 	memset(e, 0, sizeof(*e));
 	e->g = g;
+	e->first_step = first;
 	e->n_steps = (uint32_t)n;
 	PL_TRY(check(g, first, n, err));
 	for (size_t k = first; k < first + n; k++) {

@@ -10,13 +10,36 @@
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
+int pl_rewrite_array_new(size_t n, struct rw_array **a, struct pl_err *err)
+{
+	int rc;
+
+	PL_CHECK(pl_alloc(a, 1, sizeof(**a), err));
+	(*a)->refs = 1;
+	rc = pl_alloc(&(*a)->v, n, sizeof(*(*a)->v), err);
+	if (rc < 0) {
+		pl_rewrite_array_unref(*a);
+		*a = NULL;
+	}
+	return rc;
+}
+
+void pl_rewrite_array_unref(struct rw_array *a)
+{
+	if (!a || --a->refs)
+		return;
+	pl_free(a->v);
+	pl_free(a);
+}
+
 static void state_fini(struct rw_state *s)
 {
 	for (uint32_t i = 0; s->built && i < s->n_built; i++)
 		pl_rewrite_unref(s->built[i]);
 	pl_plan_buckets_fini(&s->b);
 	pl_free(s->choice);
-	pl_rewrite_ready_alone_unref(s->ready_alone);
+	pl_rewrite_array_unref(s->ready_alone);
+	pl_rewrite_array_unref(s->lost);
 	pl_free(s->piece);
 	pl_free(s->built);
 }
@@ -63,6 +86,8 @@ int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 	to.built = arrays.built;
 	if (to.ready_alone)
 		to.ready_alone->refs++;
+	if (to.lost)
+		to.lost->refs++;
 	to.undo = pl_edit_mark(r->e);
 	for (uint32_t i = 0; i < to.n_built; i++)
 		to.built[i]->refs++;
@@ -362,6 +387,8 @@ static int change(struct pl_rewriter *r, const char *file, const struct pl_rewri
 		}
 	if (rc == 0 && build)
 		rc = pl_rewrite_sync(r, err);
+	if (rc == 0)
+		rc = pl_rewrite_overlapped_edit(r, err);
 	if (rc < 0)
 		pl_rewrite_undo(r, mark);
 	return rc;

@@ -70,10 +70,9 @@ struct rw_piece {
 	pl_ns dur;
 };
 
-/* The times at which gradients would be ready without contention. Shared by states. */
-struct rw_ready_alone {
+struct rw_array { /* shared by states */
 	uint32_t refs;
-	double *ns; /* [slot][tensor]; -INFINITY: not there */
+	double *v;
 };
 
 /* Another network, another number of ranks, another batch. */
@@ -104,16 +103,21 @@ struct rw_state {
 	size_t undo;	/* mark of the edit */
 	struct rw_piece *piece; /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
-	bool prioritized;		    /* some tensor has a priority */
-	size_t n_fused;			    /* entries of rewriter.fused_log */
-	struct rw_ready_alone *ready_alone; /* NULL: nothing slows anything down */
-	bool ops_changed;		    /* rewrites have changed operations since that was so */
-	bool asks_algorithm;		    /* some rewrite does */
-	bool divided;			    /* by tensor-parallel: nothing may follow */
-	bool over;			    /* the recorded communication is replaced */
-	bool overlapped; /* communication runs beside computation that waited for it */
-	bool at_once;	 /* ... and that may need its result at once */
-	bool overlaps;	 /* as recorded, and begins at other times: it needs to be replaced */
+	bool prioritized; /* some tensor has a priority */
+	size_t n_fused;	  /* entries of rewriter.fused_log */
+	/* [slot][tensor] the times at which gradients would be ready without contention, ns;
+	 * -INFINITY: not there. NULL: nothing slows anything down */
+	struct rw_array *ready_alone;
+	/* [node as recorded] the share of its duration that it loses to communication beside it,
+	 * where rewrites have changed that; NULL: as recorded */
+	struct rw_array *lost;
+	bool ops_changed;    /* rewrites have changed operations since that was so */
+	bool asks_algorithm; /* some rewrite does */
+	bool divided;	     /* by tensor-parallel: nothing may follow */
+	bool over;	     /* the recorded communication is replaced */
+	bool overlapped;     /* communication runs beside computation that waited for it */
+	bool at_once;	     /* ... and that may need its result at once */
+	bool overlaps;	     /* as recorded, and begins at other times: it needs to be replaced */
 };
 
 /* A part of a fused operation. */
@@ -242,6 +246,7 @@ struct pl_rewriter {
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
 	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */
+	struct pl_rewrite_basis basis;	  /* its factor of contention, once it was needed */
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 	uint32_t unknown; /* which name of a rewrite is that of no tensor; PL_NONE */
@@ -303,6 +308,10 @@ void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 /* rewrite_change.c: apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;
+
+/* Numbers that states share: one reference, all 0. NULL may be released. */
+int pl_rewrite_array_new(size_t n, struct rw_array **a, struct pl_err *err) PL_MUST;
+void pl_rewrite_array_unref(struct rw_array *a);
 
 static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 {
@@ -378,6 +387,8 @@ void pl_rewrite_chain(struct pl_rewriter *r, uint32_t from, uint32_t to);
  * communication runs beside it. */
 int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g,
 			  struct pl_rewrite_basis *basis, struct pl_err *err) PL_MUST;
+/* The same in the edit, if rewrites of this state put communication beside other computation. */
+int pl_rewrite_overlapped_edit(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 
 /* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */
@@ -390,7 +401,6 @@ void pl_rewrite_slowdown_release(struct pl_rewriter *r);
 /* If operations have changed, settle the edit and find when gradients are ready. Call this before
  * communication changes. */
 int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b);
 /* The time that the rank has lost to communication in the step's first pass until `until`, in the
  * settled edit. */
 pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);

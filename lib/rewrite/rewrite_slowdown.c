@@ -43,29 +43,6 @@ struct rw_slowdown {
 	struct loss *loss; /* at hand */
 };
 
-void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b)
-{
-	if (!b || --b->refs)
-		return;
-	pl_free(b->ns);
-	pl_free(b);
-}
-
-static int new_ready_alone(const struct pl_rewriter *r, struct rw_ready_alone **b,
-			   struct pl_err *err)
-{
-	int rc;
-
-	PL_CHECK(pl_alloc(b, 1, sizeof(**b), err));
-	(*b)->refs = 1;
-	rc = pl_alloc(&(*b)->ns, (size_t)r->n_slots * r->n_tensors, sizeof(*(*b)->ns), err);
-	if (rc < 0) {
-		pl_rewrite_ready_alone_unref(*b);
-		*b = NULL;
-	}
-	return rc;
-}
-
 void pl_rewrite_slowdown_fini(struct pl_rewriter *r)
 {
 	struct rw_slowdown *x = r->slowdown;
@@ -309,19 +286,19 @@ pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t ran
 int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);
-	struct rw_ready_alone *b;
+	struct rw_array *b;
 	size_t from = 0, to;
 
 	if (!r->slowdown || !st->ops_changed)
 		return 0;
 	PL_CHECK(pl_sim_settle(r->e, err));
-	PL_CHECK(new_ready_alone(r, &b, err));
+	PL_CHECK(pl_rewrite_array_new((size_t)r->n_slots * r->n_tensors, &b, err));
 	give_now(r);
 	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
 		to = end_of_slot(r->slowdown, from, s);
 		sum_losses(r, from, to);
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
-			double *ns = &b->ns[(size_t)s * r->n_tensors + t];
+			double *ns = &b->v[(size_t)s * r->n_tensors + t];
 			pl_ns ready = rw_ready_now(r, s, t);
 
 			*ns = -INFINITY;
@@ -329,7 +306,7 @@ int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 				*ns = (double)ready - lost_until(r, s, to - from, ready);
 		}
 	}
-	pl_rewrite_ready_alone_unref(st->ready_alone);
+	pl_rewrite_array_unref(st->ready_alone);
 	st->ready_alone = b;
 	st->ops_changed = false;
 	return 0;
@@ -337,7 +314,7 @@ int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 
 double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
 {
-	const double *ns = rw_now(r)->ready_alone->ns + (size_t)slot * r->n_tensors;
+	const double *ns = rw_now(r)->ready_alone->v + (size_t)slot * r->n_tensors;
 	double last = -INFINITY;
 
 	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++)

@@ -2,7 +2,7 @@
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
 #		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
-#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1]
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X]
 #		-f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
@@ -20,7 +20,7 @@
 # last reduces; of `every` (1) steps only the last does. Gradients have `widens` (1) times the bytes of parameters. With
 # `averages`, reduced shards are averaged over copies of them. With `late`, the thread goes on so long after the gather of the
 # outermost group has ended, except in the first step, with another operation than behind other gathers. With `whole`, each rank has all parameters, and gathers
-# none. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
+# none. Beside a transfer, operations of the thread lose the share `costs` (0.25) of their time. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
 function min(a, b) { return a < b ? a : b }
 function put(r, cat, name, tid, from, until, dims) {
@@ -29,21 +29,49 @@ function put(r, cat, name, tid, from, until, dims) {
 		shapes && dims ? "\"Input Dims\": [" dims "], \"Input type\": [\"float\"]" : "" >file[r]
 	sep[r] = ",\n"
 }
+# a transfer that operations may run beside
+function transfers(from, until) {
+	transfer_at[n_transfers] = from
+	transfer_ends[n_transfers++] = until
+}
+# how long an operation takes that alone takes so long; transfers follow one another
+function beside_transfers(r, ns,    i, t) {
+	t = at[r]
+	while (passed[r] < n_transfers && transfer_ends[passed[r]] <= t)
+		passed[r]++
+	for (i = passed[r]; i < n_transfers && t + ns > transfer_at[i]; i++) {
+		if (t < transfer_at[i]) {
+			ns -= transfer_at[i] - t
+			t = transfer_at[i]
+		}
+		if (ns / (1 - costs) <= transfer_ends[i] - t)
+			return t - at[r] + int(ns / (1 - costs))
+		ns -= (transfer_ends[i] - t) * (1 - costs)
+		t = transfer_ends[i]
+	}
+	return t - at[r] + int(ns)
+}
 function op(r, name, ns, dims) {
+	if (name !~ /^c10d/)
+		ns = beside_transfers(r, ns)
 	put(r, "cpu_op", name, 1, at[r], at[r] + ns, dims)
 	at[r] += ns + 2000
 }
-# both ranks issue a collective of `bytes`, and wait for it; or it begins when it can, from the time `ready` on if given
-function collective(call, name, bytes, part, ready,    r, begin, waits) {
+# both ranks issue a collective of `bytes`, and wait for it; or it begins when it can, or has begun already, at `begun`
+function collective(call, name, bytes, part, begun,    r, begin, waits, until) {
 	begin = free
 	waits = waiting && (fresh || !beside || name !~ beside)
 	for (r = 0; r < 2; r++) {
 		op(r, call, 30000, "[" part "]")
-		begin = max(begin, ready ? ready : at[r] + 18000)
+		begin = max(begin, at[r] + 18000)
 	}
-	free = begin + latency + int(bytes * moves)
+	begin = begun ? begun : begin
+	until = begin + latency + int(bytes * moves)
+	free = max(free, until)
+	if (!begun)
+		transfers(begin, until)
 	for (r = 0; r < 2; r++) {
-		put(r, "user_annotation", name, 2, waits ? at[r] + 18000 : begin, free, "[" part "]")
+		put(r, "user_annotation", name, 2, waits ? at[r] + 18000 : begin, until, "[" part "]")
 		if (waits)
 			at[r] = free + 6000
 	}
@@ -121,7 +149,12 @@ function gradient(name, ns, salt, dims,    r) {
 	compute(name, ns, salt)
 	for (r = 0; r < 2; r++)
 		op(r, "torch::autograd::AccumulateGrad", 5000, dims)
-	ready_at[grads++] = max(at[0], at[1]) - 2000
+	begun_at[grads] = data && beside && !joined ? max(free, max(at[0], at[1]) - 2000) : 0
+	if (begun_at[grads]) {
+		free = begun_at[grads] + latency + int((grads ? 4000000 : 1000000) * moves)
+		transfers(begun_at[grads], free)
+	}
+	grads++
 	if (!synchronises())
 		return
 	bucket += grads > 1 ? 4000000 : 1000000
@@ -152,7 +185,7 @@ function finish_buckets(    i) {
 }
 function average(    i) {
 	for (i = 0; i < grads; i++)
-		collective("c10d::allreduce_", "gloo:all_reduce", i ? 4000000 : 1000000, i ? 1000000 : 250000, beside ? ready_at[i] : 0)
+		collective("c10d::allreduce_", "gloo:all_reduce", i ? 4000000 : 1000000, i ? 1000000 : 250000, begun_at[i])
 }
 function of_layers(a, b) {
 	return "layers." a (b > a ? ", layers." b : "")
@@ -218,6 +251,8 @@ function both_passes(    i) {
 }
 BEGIN {
 	shapes = shapes == "" ? 1 : shapes
+	costs = costs == "" ? 0.25 : costs
+	n_transfers = passed[0] = passed[1] = free = 0
 	waiting = 1
 	micro = micro ? micro : 1
 	every = every ? every : 1
