@@ -382,9 +382,10 @@ class FSDP2(Job):
         from torch.distributed.fsdp import fully_shard
         group = self.group or dist.group.WORLD
         mesh = DeviceMesh.from_group(group, "cpu")
+        keep = {"reshard_after_forward": False} if self.change == "no-reshard" else {}
         if self.by_block != (self.change in ("wrap-whole", "wrap-blocks")):
             for m in blocks:
-                fully_shard(m, mesh=mesh)
+                fully_shard(m, mesh=mesh, **keep)
         net = fully_shard(net, mesh=mesh)
         if plan:
             self.carry_out(model=net, layers=blocks)
@@ -409,7 +410,7 @@ PREFETCH = {"prefetch-1": ["prefetch 1"], "prefetch-2": ["prefetch 2"]}
 
 class FSDP2Blocks(FSDP2):
     """fully_shard, each block a group of its own."""
-    more = LAYERS | {"wrap-whole": ["wrap layers=all"]} | PREFETCH
+    more = LAYERS | {"wrap-whole": ["wrap layers=all"], "no-reshard": ["no-reshard"]} | PREFETCH
     ranks = (2, 4)
     hows = Plain.hows
 

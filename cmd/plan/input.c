@@ -95,6 +95,7 @@ static bool *which(struct pl_search_opts *o, int op)
 		SWITCH(RECOMPUTE, recompute), SWITCH(PRECISION, precision),
 		SWITCH(FUSE_OPS, fuse_ops),   SWITCH(WRAP, wrap),
 		SWITCH(PREFETCH, prefetch),   SWITCH(LOADER_WORKERS, loader),
+		SWITCH(NO_RESHARD, keep),
 	};
 #undef SWITCH
 
@@ -161,7 +162,7 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 	bool all = c->allow.n == 0;
 
 	o->fuse = o->partition = o->order = o->priority = o->accumulate = o->recompute = all;
-	o->wrap = o->prefetch = o->loader = all;
+	o->wrap = o->prefetch = o->keep = o->loader = all;
 	PL_CHECK(set_all(o, &c->allow, true, "allow", err));
 	PL_CHECK(choose_ops(c, o, err));
 	return set_all(o, &c->forbid, false, "forbid", err);

@@ -191,6 +191,10 @@ static const struct pl_lang_row rows[] = {
 							  .max = 1024, .word = "by", RW(k))),
 				    .elsewhere = "tensor_parallel|tensor_model_parallel_size|"
 						 "tensor-model-parallel-size|tp" },
+	[PL_RW_NO_RESHARD] = { PL_LANG_ROW("no-reshard", STRUCTURE,
+					   "keep sharded parameters whole until the backward pass",
+					   { .name = NULL }),
+			       .elsewhere = "reshard_after_forward|reshard" },
 	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
@@ -227,7 +231,7 @@ static const struct pl_lang_row rows[] = {
 				    "the base synchronises the tensors of one number as one",
 				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
-_Static_assert(PL_RW_COUNT_ == 26, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 27, "a rewrite without a row, here and in paceline-plan(5)");
 
 const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,

@@ -15,7 +15,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 7
+#define PL_PLAN_MINOR 8
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
@@ -55,7 +55,8 @@
 	X(OVERLAP, overlap, "a question, not a setting")                                           \
 	X(PREFETCH, prefetch, "not written for this framework")                                    \
 	X(DEVICE, device, "another machine, not a setting")                                        \
-	X(TENSOR_PARALLEL, tensor_parallel, "the program divides the layers of its model")
+	X(TENSOR_PARALLEL, tensor_parallel, "the program divides the layers of its model")         \
+	X(NO_RESHARD, no_reshard, "not written for this framework")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,

@@ -59,7 +59,8 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 	for (size_t i = 0; i < p->n_tensors; i++)
 		setter->pipeline |= p->tensor[i].stage > 0;
 	if (!p->n_tensors &&
-	    (pl_settings_last(p, PL_RW_WRAP) || pl_settings_last(p, PL_RW_PREFETCH)))
+	    (pl_settings_last(p, PL_RW_WRAP) || pl_settings_last(p, PL_RW_PREFETCH) ||
+	     pl_settings_last(p, PL_RW_NO_RESHARD)))
 		return pl_plan_check(p, err); /* a sharded job: the plan has groups, not sets */
 	if (!p->n_tensors && p->baseline_ns != INT64_MIN)
 		setter->no_sets = "the job that was planned reduces no gradients in buckets, or "

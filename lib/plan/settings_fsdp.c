@@ -8,7 +8,8 @@
  * ones, so sets are written by the depth of their names. A group cannot be smaller than a module:
  * modules with parameters in several sets are counted by sorting, O(tensors log tensors).
  *
- * A plan says how early groups are gathered (prefetch), and nothing else of gathering.
+ * A plan says how early groups are gathered (prefetch), or that they keep their parameters after
+ * the forward pass (no-reshard), and nothing else of gathering.
  */
 #include "plan/internal.h"
 
@@ -179,6 +180,16 @@ static void put_prefetch(struct pl_setter *s, int64_t groups)
 	s->done |= 1u << PL_RW_PREFETCH;
 }
 
+/* As **options say. */
+static void put_kept(struct pl_setter *s)
+{
+	pl_write_format(&s->w,
+			"# each call of fully_shard stays as it is but for **options; each rank "
+			"needs memory for all\n# parameters\n"
+			"options[\"reshard_after_forward\"] = False\n");
+	s->done |= 1u << PL_RW_NO_RESHARD;
+}
+
 /* Gradients keep the precision that their sizes in the plan have, so reduce_dtype is written, too.
  */
 static void put_options(struct pl_setter *s)
@@ -213,6 +224,8 @@ static void body(struct pl_setter *s)
 		put_groups(s, wrap->k);
 	else if (prefetch)
 		put_prefetch(s, prefetch->k);
+	else if (pl_settings_last(s->p, PL_RW_NO_RESHARD))
+		put_kept(s);
 	else
 		put_modules(s);
 	if (acc)

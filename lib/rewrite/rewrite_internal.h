@@ -117,6 +117,7 @@ struct rw_state {
 	bool over;	     /* the recorded communication is replaced */
 	bool overlapped;     /* communication runs beside computation that waited for it */
 	bool at_once;	     /* ... and that may need its result at once */
+	bool kept;	     /* sharded parameters stay whole until the backward pass */
 	bool overlaps;	     /* as recorded, and begins at other times: it needs to be replaced */
 };
 

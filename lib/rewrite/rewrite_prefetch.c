@@ -177,7 +177,7 @@ static int apply_prefetch(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 		return pl_fail(err, PL_EDATA,
 			       "all sharded parameters are one group, so there is no computation "
 			       "before it");
-	if (rw_now(r)->wrap || rw_now(r)->overlapped)
+	if (rw_now(r)->wrap || rw_now(r)->overlapped || rw_now(r)->kept)
 		return pl_fail(err, PL_EDATA, "the gathers are changed already");
 	PL_TRY(pl_alloc(&g, x->most, sizeof(*g), err));
 	for (size_t k = 0; k < x->n_passes; k++)

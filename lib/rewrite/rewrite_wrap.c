@@ -1,5 +1,6 @@
 /*
- * wrap: other groups of sharded parameters, as other calls of fully_shard make them.
+ * wrap: other groups of sharded parameters, as other calls of fully_shard make them; no-reshard:
+ * groups keep their parameters after the forward pass, and are not gathered again.
  *
  * Groups that follow one another in the forward pass become one. Their parameters are gathered
  * together where the first of them was needed, in both passes. Their gradients are reduced together
@@ -144,7 +145,8 @@ static void silence(struct pl_rewriter *r, uint32_t node, bool before)
 }
 
 /* Nobody waits for the members of the communication, and its call takes no time. If its data is not
- * needed, neither do the copies of the host before the call and behind the wait. */
+ * needed, nobody waits for it either, and the copies of the host before the call and behind the
+ * wait take no time. */
 static void leave_out(struct pl_rewriter *r, uint32_t arrive, bool needed)
 {
 	const struct pl_edit *e = r->e;
@@ -162,12 +164,15 @@ static void leave_out(struct pl_rewriter *r, uint32_t arrive, bool needed)
 		else
 			silence(r, call, true);
 	}
-	for (uint32_t x = transfer == PL_NONE ? PL_NONE : e->node[transfer].out;
-	     !needed && x != PL_NONE; x = e->edge[x].out_next) {
+	for (uint32_t x = transfer == PL_NONE ? PL_NONE : e->node[transfer].out, next;
+	     !needed && x != PL_NONE; x = next) {
 		uint32_t waits = e->edge[x].dst;
 
-		if (e->node[waits].res != e->node[transfer].res && pl_rewrite_on_thread(e, waits))
-			silence(r, waits, false);
+		next = e->edge[x].out_next;
+		if (e->node[waits].res == e->node[transfer].res || !pl_rewrite_on_thread(e, waits))
+			continue;
+		silence(r, waits, false);
+		rw_drop_edge(r, x);
 	}
 }
 
@@ -186,6 +191,25 @@ static void carry(const struct wrap *w, const struct transfer *t, size_t n)
 			   r->e->node[t[i].node].comm == t->into
 				   ? llround(fmin(sum * w->share[t->into], w->whole[t->into]))
 				   : 0);
+}
+
+static int new_wrap(struct wrap *w, struct pl_rewriter *r, struct pl_err *err)
+{
+	*w = (struct wrap){ .r = r };
+	if (rw_now(r)->wrap || rw_now(r)->overlapped || rw_now(r)->kept)
+		return pl_fail(err, PL_EDATA, "the groups are changed already");
+	PL_CHECK(pl_alloc(&w->into, r->e->n_comms, sizeof(*w->into), err));
+	PL_CHECK(pl_alloc(&w->share, r->e->n_comms, sizeof(*w->share), err));
+	PL_CHECK(pl_alloc(&w->whole, r->e->n_comms, sizeof(*w->whole), err));
+	memset(w->into, 0xff, r->e->n_comms * sizeof(*w->into));
+	return 0;
+}
+
+static void wrap_fini(struct wrap *w)
+{
+	pl_free(w->into);
+	pl_free(w->share);
+	pl_free(w->whole);
 }
 
 static int carry_out(const struct wrap *w, struct pl_err *err)
@@ -222,23 +246,20 @@ out:
 
 static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	struct wrap w = { .r = r };
 	const struct rw_groups *x;
+	struct wrap w;
 	int rc;
 
 	PL_CHECK(pl_rewrite_groups_need(&r->facts, true, err));
 	x = r->facts.groups;
-	if (rw_now(r)->wrap || rw_now(r)->overlapped)
-		return pl_fail(err, PL_EDATA, "the groups are changed already");
-	if (x->most == 1 && rw->k >= 0)
-		return pl_fail(err, PL_EDATA,
-			       "all sharded parameters are one group, which cannot be divided: a "
-			       "recording does not say which operation needs which parameter");
+	PL_TRY(new_wrap(&w, r, err));
+	if (x->most == 1 && rw->k >= 0) {
+		rc = pl_fail(err, PL_EDATA,
+			     "all sharded parameters are one group, which cannot be divided: a "
+			     "recording does not say which operation needs which parameter");
+		goto out;
+	}
 	rw_now(r)->wrap = rw->k;
-	PL_TRY(pl_alloc(&w.into, r->e->n_comms, sizeof(*w.into), err));
-	PL_TRY(pl_alloc(&w.share, r->e->n_comms, sizeof(*w.share), err));
-	PL_TRY(pl_alloc(&w.whole, r->e->n_comms, sizeof(*w.whole), err));
-	memset(w.into, 0xff, r->e->n_comms * sizeof(*w.into));
 	for (size_t k = 0; k < x->n_passes; k++)
 		for (uint32_t i = 0, n; i < x->pass[k].n; i += n) {
 			n = wrapped(x, &x->pass[k], rw->k, i);
@@ -251,9 +272,40 @@ static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	}
 	rc = carry_out(&w, err);
 out:
-	pl_free(w.into);
-	pl_free(w.share);
-	pl_free(w.whole);
+	wrap_fini(&w);
+	return rc;
+}
+
+/* Nothing is gathered again. */
+static int apply_no_reshard(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	const struct rw_groups *x;
+	struct wrap w;
+	bool any = false;
+	int rc;
+
+	(void)rw;
+	PL_CHECK(pl_rewrite_groups_need(&r->facts, false, err));
+	x = r->facts.groups;
+	PL_TRY(new_wrap(&w, r, err));
+	rw_now(r)->kept = true;
+	for (size_t k = 0; k < x->n_passes; k++)
+		for (uint32_t i = 0; i < x->pass[k].n; i++) {
+			uint32_t arrive = rw_arrival(r, &x->pass[k], i, RW_GATHER_AGAIN);
+
+			if (arrive == PL_NONE)
+				continue;
+			w.into[r->e->node[arrive].comm] = GONE;
+			any = true;
+		}
+	if (any)
+		rc = carry_out(&w, err);
+	else
+		rc = pl_fail(err, PL_EDATA,
+			     "no parameters are gathered again in a backward pass: each group "
+			     "keeps them already");
+out:
+	wrap_fini(&w);
 	return rc;
 }
 
@@ -261,4 +313,10 @@ const struct pl_rewrite_kind pl_rewrite_wrap = {
 	.apply = apply_wrap,
 	.explain = "groups of sharded parameters are joined, so that fewer and larger messages are "
 		   "sent; more parameters are whole at a time, which takes memory"
+};
+
+const struct pl_rewrite_kind pl_rewrite_no_reshard = {
+	.apply = apply_no_reshard,
+	.explain = "sharded parameters stay whole from the forward to the backward pass, which "
+		   "does not gather them again; all of them are whole at a time, which takes memory"
 };

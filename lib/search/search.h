@@ -51,11 +51,12 @@ struct pl_search_opts {
 	int64_t memory_bytes;				  /* peak allowed; 0: any */
 	bool fuse, partition, order, algorithm, priority; /* rewrites that may be used */
 	bool accumulate, recompute;			  /* only where memory_bytes needs them */
-	bool wrap, prefetch; /* groups of sharded parameters are joined; are gathered earlier */
-	bool loader;	     /* workers that read batches */
-	bool any;	     /* propose the best plan even if its saving may be an error */
-	bool precision;	     /* bf16 for all operations, if that helps */
-	bool fuse_ops;	     /* operations that follow one another */
+	bool wrap, prefetch, keep; /* groups of sharded parameters are joined; are gathered earlier;
+				    * keep them until the backward pass */
+	bool loader;		   /* workers that read batches */
+	bool any;		   /* propose the best plan even if its saving may be an error */
+	bool precision;		   /* bf16 for all operations, if that helps */
+	bool fuse_ops;		   /* operations that follow one another */
 	const char *const
 		*fuse_glob; /* names of operations that may be fused; none: pl_search_fusable() */
 	size_t n_fuse_globs;

@@ -1,6 +1,6 @@
 /*
- * Changes of which there are few: groups of sharded parameters, which are joined or gathered
- * earlier, and workers of a loader.
+ * Changes of which there are few: groups of sharded parameters, which are joined, gathered earlier
+ * or not gathered again, and workers of a loader.
  *
  * Each alternative of a kind is simulated together with the extras that were chosen before. Fewer
  * or earlier groups take more memory, and more workers take processors. So the first alternative
@@ -77,8 +77,10 @@ static int choose_groups(struct search *s, struct pl_err *err)
 	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, &why, err));
 	for (int64_t k = 1; s->o->prefetch && k <= 4 && k < groups; k *= 2)
 		rw[n++] = blank(PL_RW_PREFETCH, k, 0);
-	for (int64_t k = 2; s->o->wrap && k < groups && n + 1 < MOST; k *= 2)
+	for (int64_t k = 2; s->o->wrap && k < groups && n + 2 < MOST; k *= 2)
 		rw[n++] = blank(PL_RW_WRAP, k, 0);
+	if (s->o->keep && groups > 0)
+		rw[n++] = blank(PL_RW_NO_RESHARD, 0, 0);
 	if (s->o->wrap && groups > 1)
 		rw[n++] = blank(PL_RW_WRAP, -1, 0);
 	return choose(s, rw, n, err);

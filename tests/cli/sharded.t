@@ -78,6 +78,14 @@ as "wrap layers=all" 0.012 "three microbatches" -v per=1 -v micro=3 -v root=agai
 as "wrap layers=2" 0.007 "gradients of twice the bytes" -v per=1 -v widens=2 -- -v per=2 -v widens=2
 as "wrap layers=2" 0.007 "averages over copies of all shards" -v per=1 -v averages=1 -- -v per=2 -v averages=1
 as "prefetch 1" 0.01 "groups and an outermost one, all gathered again" -v per=1 -v root=again -- -v per=1 -v root=again -v ahead=1
+as "no-reshard" 0.002 "groups and an outermost one" -v per=1 -- -v per=1 -v keep=1
+as "no-reshard" 0.002 "all groups gathered again, three microbatches" -v per=2 -v root=again -v micro=3 -- -v per=2 -v root=again -v micro=3 -v keep=1
+as "no-reshard" 0.002 "groups in groups" -v per=1 -v nested=1 -- -v per=1 -v nested=1 -v keep=1
+status 2 "no-reshard where parameters are kept" "$BIN/replay" --what-if no-reshard "$TMP/becomes/graph"
+says "no parameters are gathered again" "... is refused with the reason"
+printf 'paceline-plan 1\nno-reshard\nwrap layers=2\n' >"$TMP/kept.plan"
+status 3 "groups that keep their parameters stay" "$BIN/replay" -p "$TMP/kept.plan" "$TMP/was/graph"
+says "line 3: wrap: the groups are changed already" "... says why"
 as "no-sync 2" 0.02 "sharded parameters" -v per=1 -v steps=4 -- -v per=1 -v steps=4 -v every=2
 as "no-sync 2" 0.02 "averages over copies of all shards" -v per=1 -v steps=4 -v averages=1 -- -v per=1 -v steps=4 -v averages=1 -v every=2
 as "no-sync 2" 0.045 "copies of all parameters" -v per=1 -v steps=4 -v whole=1 -v named=1 -- -v per=1 -v steps=4 -v whole=1 -v every=2
@@ -210,6 +218,10 @@ check "... which shortens the steps" sh -c "paste '$TMP/got' '$TMP/per1/truth' |
 "$BIN/plan" -O fsdp "$TMP/ahead.plan" >"$TMP/settings"
 check "... as settings" sh -c "grep -q '^    layer.set_modules_to_forward_prefetch(layers\[i + 1:' '$TMP/settings' &&
 	! grep -qE '^fully_shard|^# not ' '$TMP/settings'"
+status 0 "groups that may only be kept" "$BIN/plan" -q --allow=no-reshard -O text -o "$TMP/keep.plan" "$TMP/per1/graph"
+check "... are" grep -q '^no-reshard' "$TMP/keep.plan"
+"$BIN/plan" -O fsdp "$TMP/keep.plan" >"$TMP/settings"
+check "... as settings" sh -c "grep -q '^options\[\"reshard_after_forward\"\] = False' '$TMP/settings' && ! grep -q '^# not ' '$TMP/settings'"
 printf 'paceline-plan 1\nwrap layers=2\nprefetch 1\n' >"$TMP/pair.plan"
 "$BIN/plan" -O fsdp "$TMP/pair.plan" >"$TMP/settings"
 check "groups that are joined and gathered earlier are no settings" grep -q '^# not .*prefetch' "$TMP/settings"

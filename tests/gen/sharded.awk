@@ -2,7 +2,7 @@
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
 #		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
-#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X]
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X] [-v keep=1]
 #		-f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
@@ -20,7 +20,7 @@
 # last reduces; of `every` (1) steps only the last does. Gradients have `widens` (1) times the bytes of parameters. With
 # `averages`, reduced shards are averaged over copies of them. With `late`, the thread goes on so long after the gather of the
 # outermost group has ended, except in the first step, with another operation than behind other gathers. With `whole`, each rank has all parameters, and gathers
-# none. Beside a transfer, operations of the thread lose the share `costs` (0.25) of their time. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
+# none. With `keep`, groups keep their parameters until the backward pass. Beside a transfer, operations of the thread lose the share `costs` (0.25) of their time. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
 function min(a, b) { return a < b ? a : b }
 function put(r, cat, name, tid, from, until, dims) {
@@ -204,7 +204,7 @@ function forward(a, b, bytes,    l) {
 		compute("aten::linear", 2000000, l)
 }
 function backward(a, b, bytes,    l, inner) {
-	if (!bytes || root == "again")
+	if (!keep && (!bytes || root == "again"))
 		gather_layers(a, b, bytes)
 	for (l = b; l >= a; l--)
 		gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, l + 20, "[1000, 1000]")
@@ -239,7 +239,7 @@ function both_passes(    i) {
 			average()
 	} else if (per) {
 		pass(root == "again" ? 1000000 : 0, int((layers - 1) / per) * per + 1, 1, -per)
-		if (root == "again")
+		if (root == "again" && !keep)
 			gather(1000000, "")
 		for (i = int((layers - 1) / per) * per + 1; i >= 1; i -= per)
 			backward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
