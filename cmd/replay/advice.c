@@ -170,6 +170,10 @@ static const struct words equal_stages = {
 static const struct words quiet_machines = {
 	"machines without other work, processors and devices with constant clocks", { 0 }
 };
+/* Nothing names the checkpoints. */
+static const struct words behind_steps = {
+	"what the program does behind some steps in the background, such as checkpoints", { 0 }
+};
 static const struct words fewer_bytes_of_shards = {
 	"half the bytes: bfloat16 for what is sent, or a faster network",
 	{ [TORCH] = "half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a "
@@ -182,6 +186,8 @@ static const struct words *what_to_do(const struct report *r, const struct advic
 	bool shards = v->coll == PL_COLL_ALLGATHER || v->coll == PL_COLL_REDUCE_SCATTER;
 	bool halves = a->cause == PL_VERDICT_COMPUTE ? r->half_computation : r->half_comm[v->coll];
 
+	if (a->cause == PL_VERDICT_CHECKPOINT && v->inferred)
+		return &behind_steps;
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
 		return &contention_on_hosts;
 	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)

@@ -457,7 +457,10 @@ static void tell_phase(struct words *w, unsigned phase, const char *what)
 
 static void tell_checkpoint(struct words *w)
 {
-	tell_phase(w, PL_PH_CHECKPOINT, "writing checkpoints");
+	w->row->inferred = !is_named(w, PL_PH_CHECKPOINT);
+	tell_phase(w, PL_PH_CHECKPOINT,
+		   w->row->inferred ? "long work behind some steps, perhaps checkpoints,"
+				    : "writing checkpoints");
 }
 
 static void tell_garbage(struct words *w)

@@ -64,6 +64,7 @@ struct pl_verdict_row {
 	bool gradient; /* ... and it carries gradients */
 	bool equal;    /* imbalance: all ranks do the same operations */
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
+	bool inferred; /* checkpoint: no name says so, only how steps end */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	char where[256], text[512];
 };

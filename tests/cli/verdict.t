@@ -234,6 +234,7 @@ plant save checkpoint '' cause=checkpoint ms=120
 plant saving checkpoint 'rank 1' cause=checkpoint ms=120 who=1
 check "... a name on the rank that writes says so" grep -qE '"text":"writing checkpoints [0-9]+ %: rank 1[^"()]*"' "$TMP/out"
 plant writing checkpoint 'rank 1' cause=checkpoint ms=150 who=1 named=0
+check "... without a name it is a guess" grep -qE '"text":"long work behind some steps, perhaps checkpoints, [0-9]+ %: rank 1 [^"]*\(inferred\)"' "$TMP/out"
 plant collect garbage-collection 'rank 1' cause=garbage ms=60 who=1
 plant pauses garbage-collection 'rank 0' cause=garbage ms=80 who=0 named=0
 plant validation evaluation '' cause=evaluation ms=80
