@@ -22,6 +22,9 @@
  * its size. If most bytes of the reductions after the first gradient carry none, the few that do
  * may do so by chance, and the step has no communication of gradients.
  *
+ * What is issued behind the optimizer, which has used the gradients by then, carries parameters or
+ * other data: programs average parameters after some steps, or moving averages of them.
+ *
  * A step can have several backward passes (tensor_passes.c). A communication carries gradients of
  * one pass. A gradient has the same name in each pass: it is one tensor that is made several times.
  *
@@ -198,6 +201,17 @@ static void init_grads(struct builder *b)
 out:;
 }
 
+/* An operation of the optimizer, which joins the one before it on its thread. */
+static void add_update(struct builder *b, const struct op *op, bool joins, struct found *found)
+{
+	struct update x = { op->start, op->end };
+
+	if (joins)
+		found->update[found->n_updates - 1].end = op->end;
+	else
+		PL_DERIVE_ADD(b->err, found->update, found->n_updates, found->cap_updates, x);
+}
+
 void pl_derive_collect_tensors(struct builder *b, struct rank *rank)
 {
 	struct found *found;
@@ -209,12 +223,16 @@ void pl_derive_collect_tensors(struct builder *b, struct rank *rank)
 	found = &b->grads.rank[rank - b->rank];
 	for (size_t k = 0; k < rank->n_res; k++) {
 		const struct resource *resource = &b->resource[rank->res[k]];
+		bool updates = false;
 
 		for (uint32_t i = 0; (resource->comm || b->accumulates) && i < resource->n; i++) {
 			const struct op *op = &resource->op[i];
 
 			if (op->node == PL_NONE)
 				continue;
+			if (op->phase == PL_PH_OPTIMIZER)
+				add_update(b, op, updates, found);
+			updates = op->phase == PL_PH_OPTIMIZER && !b->err->code;
 			if (b->node[op->node].role == PL_RO_ARRIVE) {
 				if (op->kind == PL_K_COLLECTIVE && reduces(b, op))
 					PL_DERIVE_ADD(b->err, found->comm, found->n_comms,
@@ -243,6 +261,24 @@ void pl_derive_find_producers(struct builder *b, const struct rank *rank)
 
 PL_COMPARATOR(by_ready, struct grad, step, start, node);
 PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
+PL_COMPARATOR(by_update, struct update, start, end);
+
+/* Was it issued when the optimizer had used the gradients before it, and before the next ones? An
+ * optimizer that goes on behind it may synchronise them itself. */
+static bool follows_update(const struct found *x, const struct comm *c)
+{
+	size_t g = 0, u = 0;
+
+	PL_LOWER_BOUND(g, x->n_grads,
+		       x->grad[g].step < c->step ||
+			       (x->grad[g].step == c->step && x->grad[g].start <= c->issue));
+	if (!g || x->grad[g - 1].step != c->step)
+		return false;
+	PL_LOWER_BOUND(u, x->n_updates, x->update[u].start <= c->issue);
+	return u && x->update[u - 1].start >= x->grad[g - 1].start &&
+	       x->update[u - 1].end <= c->issue &&
+	       (u == x->n_updates || (g < x->n_grads && x->grad[g].start <= x->update[u].start));
+}
 
 /* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
 static void settle(const struct finder *f, struct found *x)
@@ -273,6 +309,12 @@ static void settle(const struct finder *f, struct found *x)
 	x->n_comms = n;
 	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
+	pl_sort(x->update, x->n_updates, sizeof(*x->update), by_update);
+	n = 0;
+	for (size_t i = 0; i < x->n_comms; i++)
+		if (!follows_update(x, &x->comm[i]))
+			x->comm[n++] = x->comm[i];
+	x->n_comms = n;
 }
 
 /* ---- which communication carries which gradients --------------------------------------------- */
@@ -613,6 +655,7 @@ void pl_derive_drop_tensors(struct builder *b)
 	for (size_t r = 0; b->grads.rank && r < b->n_ranks; r++) {
 		pl_free(b->grads.rank[r].grad);
 		pl_free(b->grads.rank[r].comm);
+		pl_free(b->grads.rank[r].update);
 	}
 	pl_free(b->grads.rank);
 	pl_free(b->grads.accumulate);

@@ -30,9 +30,15 @@ struct comm {
 	bool named; /* its name says that it carries gradients */
 };
 
+struct update { /* operations of an optimizer that follow one another on a thread */
+	pl_ns start, end;
+};
+
 struct found { /* of a rank */
 	struct grad *grad;
 	size_t n_grads, cap_grads;
+	struct update *update;
+	size_t n_updates, cap_updates;
 	struct comm *comm;
 	size_t n_comms, cap_comms;
 };

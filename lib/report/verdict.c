@@ -82,12 +82,9 @@ static bool is_long_tail(const struct verdict_study *x, const struct verdict_tai
 
 static bool is_checkpoint(const struct verdict_study *x, const struct verdict_part *p)
 {
-	const struct verdict_tail *t = &x->tail[p->step];
-
-	if (p->phase == PL_PH_CHECKPOINT)
-		return true;
 	/* once may be anything; checkpoints are written again and again */
-	return is_tail(x, p) && x->long_tails > 1 && is_long_tail(x, t);
+	return p->phase == PL_PH_CHECKPOINT ||
+	       (is_tail(x, p) && x->long_tails > 1 && is_long_tail(x, &x->tail[p->step]));
 }
 
 static bool is_evaluation(const struct verdict_study *x, const struct verdict_part *p)

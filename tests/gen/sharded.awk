@@ -2,7 +2,7 @@
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
 #		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
-#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X] [-v keep=1]
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X] [-v keep=1] [-v behind=1]
 #		-f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
@@ -11,7 +11,7 @@
 # collective and waits for it; a service thread carries it out in latency + bytes * moves. Operations differ by rank and
 # step. With `ahead`, groups are gathered so many places earlier, beside computation. Collectives whose names match `beside` run beside the computation of their pass, if there was some before; the next
 # pass waits for them. With `data` nothing is sharded: the gradient of each layer is averaged behind the backward pass, or, with
-# `beside`, from the time on when it is ready. With `joined`, so many gradients at a time are copied into a bucket, averaged
+# `beside`, from the time on when it is ready; with `behind`, parameters are averaged so behind the optimizer. With `joined`, so many gradients at a time are copied into a bucket, averaged
 # from the time on when the last of them is ready, waited for behind the backward pass, and copied back, as DDP does: in each
 # of the `micro` backward passes or, with `last`, in the last one.
 # With `named`, the ranges of PyTorch are there, which name the modules. With root=again the outermost group is gathered
@@ -235,7 +235,7 @@ function both_passes(    i) {
 			gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, i + 20, "[1000, 1000]")
 		if (joined)
 			finish_buckets()
-		else
+		else if (!behind)
 			average()
 	} else if (per) {
 		pass(root == "again" ? 1000000 : 0, int((layers - 1) / per) * per + 1, 1, -per)
@@ -276,6 +276,10 @@ BEGIN {
 			both_passes()
 		for (r = 0; r < 2; r++) {
 			op(r, "Optimizer.step#SGD.step", 3000000, "")
+		}
+		if (behind)
+			average()
+		for (r = 0; r < 2; r++) {
 			put(r, "user_annotation", "ProfilerStep#" k, 1, from[r], at[r], "")
 			at[r] += 5000
 		}
