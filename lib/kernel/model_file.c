@@ -39,8 +39,8 @@ static char *get_text(struct pl_cur *c, struct pl_arena *a)
 	X(lanes)                                                                                   \
 	X(clock_ghz)                                                                               \
 	X(flops)                                                                                   \
-	X(half_flops) X(l2_bytes) X(watts) X(capability) X(cpu) X(host_ns) X(host_low_ns)          \
-		X(host_high_ns)
+	X(half_flops)                                                                              \
+	X(l2_bytes) X(watts) X(capability) X(cpu) X(host_ns) X(host_low_ns) X(host_high_ns)
 
 static void put_device(struct pl_buf *b, const struct pl_device *d)
 {

@@ -6,10 +6,10 @@
  * measurements. Therefore each operation left out has the middle 90 % of its errors, and the ends
  * of these middles count. Of 20 operations and more, 5 % of the ends are beyond those taken. Fewer
  * operations do not reach so far: their ends are taken for normal, and 5 % of further ones are
- * beyond the prediction interval of Student's t, which is wide for few. A family with fewer than
- * three operations takes the ends of the operations of all families. For a device that was not
- * measured, the interval of other devices is added to both ends, as if operation and device were
- * wrong in the same direction.
+ * beyond the prediction interval of Student's t, which is wide for few. Fewer than three operations
+ * say nothing of others; then a factor of three counts, a guess, and what operations of all
+ * families reach. For a device that was not measured, the interval of other devices is added to
+ * both ends, as if operation and device were wrong in the same direction.
  *
  * One fit of a family for each of its operations, of at most SAMPLES measurements.
  */
@@ -19,7 +19,7 @@
 #define MOST	   24	 /* operations of a family that are left out */
 #define SAMPLES	   10000 /* from which a part learns that predicts an operation left out */
 #define SHOWS	   19	 /* so many show the ends of 90 % */
-#define FACTOR	   1.1	 /* a guess, if too few operations were left out: log 3 on each side */
+#define FACTOR	   1.1	 /* a guess: log 3 on each side */
 
 struct ends { /* the middles of operations */
 	struct quantiles *v;
@@ -188,21 +188,42 @@ static void add_ends(struct quantiles *to, const struct quantiles *q)
 	to->high += fmax(q->high, 0);
 }
 
+static void reach(struct quantiles *to, const struct quantiles *q)
+{
+	to->low = fmin(to->low, q->low);
+	to->high = fmax(to->high, q->high);
+}
+
+/* A family with too few operations: what a factor of three, the operations of all families, and its
+ * own ones reach. */
+static int guess(struct finder *f, size_t i, struct quantiles *to, struct pl_err *err)
+{
+	const struct ends *own = &f->held[i].bin[BINS];
+	struct quantiles all;
+
+	*to = f->m->known.all;
+	to->low -= FACTOR;
+	to->high += FACTOR;
+	PL_CHECK(ends_of(&f->held[f->m->n_parts].bin[BINS], &all, err));
+	if (all.n)
+		reach(to, &all);
+	for (size_t k = 0; k < own->n; k++)
+		reach(to, &own->v[k]);
+	return 0;
+}
+
 static int set_part(struct finder *f, size_t i, struct pl_err *err)
 {
-	const struct held *all = &f->held[f->m->n_parts], *own = &f->held[i];
-	const struct held *h = own->bin[BINS].n >= OPERATIONS ? own : all;
+	struct held *own = &f->held[i];
 	struct quantiles device = f->m->other.all;
 	struct part *p = &f->m->part[i];
 
-	for (int b = 0; b < BINS; b++)
-		PL_CHECK(ends_of(&h->bin[b], &p->known.bin[b], err));
-	PL_CHECK(ends_of(&h->bin[BINS], &p->known.all, err));
-	if (!p->known.all.n) {
-		p->known.all = f->m->known.all;
-		p->known.all.low -= FACTOR;
-		p->known.all.high += FACTOR;
-	}
+	p->known = (struct spread){ .all = { 0, 0, 0 } };
+	for (int b = 0; b < BINS && own->bin[BINS].n >= OPERATIONS; b++)
+		PL_CHECK(ends_of(&own->bin[b], &p->known.bin[b], err));
+	PL_CHECK(ends_of(&own->bin[BINS], &p->known.all, err));
+	if (!p->known.all.n)
+		PL_CHECK(guess(f, i, &p->known.all, err));
 	if (device.n < SHOWS)
 		device = pl_interval_of_others(&f->m->known.all);
 	p->other = p->known;
