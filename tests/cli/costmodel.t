@@ -267,7 +267,12 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	edit 3 nobody
 	refused "a device without a data sheet" 3 'line 5.*no data sheet of "nobody"' $train bad.csv
 	edit 4 0
-	refused "a dimension that is 0" 3 'line 5: operation "bmm": batch' $train bad.csv
+	refused "a dimension that is 0" 3 'line 5, column 4 (B): operation "bmm": batch .*"0"' $train bad.csv
+	edit 4 many
+	refused "a dimension that is no number" 3 'line 5, column 4 (B): operation "bmm": batch .*"many"' $train bad.csv
+	refused "... of a query" 3 'line 5, column 4 (B): operation "bmm": batch .*"many"' -m k.model bad.csv
+	edit 4 1e300
+	refused "a dimension that is too large" 3 'line 5, column 4 (B).*must be at most 1e18' -m k.model bad.csv
 	edit 8 1,2
 	refused "a cell too many" 3 'line 5: 9 cells, and the header has 8' $train bad.csv
 	cut -d , -f 1,3- one.csv >bad.csv
@@ -294,6 +299,25 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
 }
 refused "a table as the model" 3 'not a cost model' -m one.csv one.csv
+# a block of another version, packed anew: the members of the container are those of gzip, with their sizes
+cat >older.py <<'END'
+import struct, sys, zlib
+data, out, at = open(sys.argv[1], "rb").read(), b"", 0
+while at < len(data):
+    (n,) = struct.unpack("<I", data[at + 20:at + 24])
+    raw = bytearray(zlib.decompress(data[at:at + n], 31))
+    if raw[:4] == b"HEAD":
+        raw[4] = 2
+    packed = data[at + 28:at + n - 8].replace(b"HEAD\x03", b"HEAD\x02")
+    out += data[at:at + 28] + packed + struct.pack("<II", zlib.crc32(bytes(raw)), len(raw))
+    at += n
+open(sys.argv[2], "wb").write(out)
+END
+if command -v python3 >/dev/null; then
+	"$BIN/predict" -q --devices=sheets --train --no-intervals --schema=neusight -u one.csv -o plain.model
+	check "a block of another version" python3 older.py plain.model older.model
+	refused "a model of another version" 3 'older.model: block 0 .*version 2, and this program reads 3: train it again' -m older.model one.csv
+fi
 head -c 3000 k.model >cut.model
 refused "a model that is cut short" 3 'cut.model' -m cut.model one.csv
 status 2 "no data sheets" "$BIN/predict" -q --train --schema=neusight one.csv
