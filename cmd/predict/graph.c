@@ -27,6 +27,7 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 {
 	const struct pl_devices *known = pl_kernel_model_devices(w->model);
 	const char *name = w->device[0];
+	struct pl_err why = { 0 };
 
 	if (!name && known->n == 1) /* a model of one machine */
 		name = known->v[0].name;
@@ -34,9 +35,10 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=NAME says on which device the graph shall run");
 	*device = pl_device_find(&w->devices, name);
-	if (*device == PL_NONE)
-		return pl_fail(err, PL_EUSAGE, "--device=%s: no data sheet of this name", name);
-	return 0;
+	if (*device != PL_NONE)
+		return 0;
+	(void)pl_device_missing(&w->devices, name, &why);
+	return pl_fail(err, PL_EUSAGE, "--device=%s: %s", name, why.msg);
 }
 
 static bool is_predicted(const struct pl_shape *x, uint32_t node)
