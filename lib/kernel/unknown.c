@@ -8,8 +8,8 @@
  * operations do not reach so far: their ends are taken for normal, and 5 % of further ones are
  * beyond the prediction interval of Student's t, which is wide for few. Fewer than three operations
  * say nothing of others; then a factor of three counts, a guess, and what operations of all
- * families reach. For a device that was not measured, the interval of other devices is added to
- * both ends, as if operation and device were wrong in the same direction.
+ * families reach. For a device that was not measured, the interval of other devices is combined
+ * with it: each end is the root of the sum of both squares, as of independent errors.
  *
  * One fit of a family for each of its operations, of at most SAMPLES measurements.
  */
@@ -182,10 +182,11 @@ static int ends_of(const struct ends *e, struct quantiles *to, struct pl_err *er
 	return 0;
 }
 
+/* As far as errors of operation and device reach together, if they are independent. */
 static void add_ends(struct quantiles *to, const struct quantiles *q)
 {
-	to->low += fmin(q->low, 0);
-	to->high += fmax(q->high, 0);
+	to->low = -hypot(fmin(to->low, 0), fmin(q->low, 0));
+	to->high = hypot(fmax(to->high, 0), fmax(q->high, 0));
 }
 
 static void reach(struct quantiles *to, const struct quantiles *q)
