@@ -95,7 +95,8 @@ static bool *which(struct pl_search_opts *o, int op)
 		SWITCH(RECOMPUTE, recompute), SWITCH(PRECISION, precision),
 		SWITCH(FUSE_OPS, fuse_ops),   SWITCH(WRAP, wrap),
 		SWITCH(PREFETCH, prefetch),   SWITCH(LOADER_WORKERS, loader),
-		SWITCH(NO_RESHARD, keep),
+		SWITCH(NO_RESHARD, keep),     SWITCH(DEVICE, device),
+		SWITCH(BATCH, batch),
 	};
 #undef SWITCH
 
@@ -165,5 +166,9 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 	o->wrap = o->prefetch = o->keep = o->loader = all;
 	PL_CHECK(set_all(o, &c->allow, true, "allow", err));
 	PL_CHECK(choose_ops(c, o, err));
-	return set_all(o, &c->forbid, false, "forbid", err);
+	PL_CHECK(set_all(o, &c->forbid, false, "forbid", err));
+	if (o->device && !c->model)
+		return pl_fail(err, PL_EUSAGE,
+			       "--allow=device needs a cost model of the operations: -m FILE");
+	return 0;
 }

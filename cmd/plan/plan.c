@@ -33,7 +33,8 @@ static const struct pl_opt options[] = {
 	  PL_OPT_STR, AT(speeds), NULL },
 	PL_OPTS_HEADING("a cost model"),
 	{ 'm', "model", "FILE",
-	  "take times in other precisions, and of fused operations, from the cost model FILE "
+	  "take times in other precisions, of fused operations, on other devices and of other "
+	  "batches from the cost model FILE "
 	  "(predict --train)",
 	  PL_OPT_STR, AT(model), NULL },
 	{ 0, "device", "NAME",

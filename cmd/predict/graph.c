@@ -17,8 +17,9 @@ struct filler {
 	size_t n, cap;
 	struct pl_kernel_time *t; /* by sample */
 	uint32_t device;
-	/* operations; timeless: unknown, and without a duration; open: without an interval */
-	size_t unknown, timeless, beyond, open, all;
+	/* operations; timeless: unknown, and without a duration; open: without an interval; alike:
+	 * by their family alone */
+	size_t unknown, timeless, beyond, open, alike, all;
 	pl_id unknown_name;
 };
 
@@ -26,6 +27,7 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 {
 	const struct pl_devices *known = pl_kernel_model_devices(w->model);
 	const char *name = w->device[0];
+	struct pl_err why = { 0 };
 
 	if (!name && known->n == 1) /* a model of one machine */
 		name = known->v[0].name;
@@ -33,9 +35,10 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=NAME says on which device the graph shall run");
 	*device = pl_device_find(&w->devices, name);
-	if (*device == PL_NONE)
-		return pl_fail(err, PL_EUSAGE, "--device=%s: no data sheet of this name", name);
-	return 0;
+	if (*device != PL_NONE)
+		return 0;
+	(void)pl_device_missing(&w->devices, name, &why);
+	return pl_fail(err, PL_EUSAGE, "--device=%s: %s", name, why.msg);
 }
 
 static bool is_predicted(const struct pl_shape *x, uint32_t node)
@@ -96,7 +99,8 @@ static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 {
 	double ns = fmin(t->ns, 0x1p60);
 
-	f->beyond += t->flag != PL_KERNEL_IN_RANGE;
+	f->beyond += t->flag == PL_KERNEL_EXTRAPOLATED;
+	f->alike += t->flag == PL_KERNEL_UNKNOWN;
 	f->open += isnan(t->lo_ns);
 	e->node[node].below = away(ns, t->lo_ns);
 	e->node[node].above = away(ns, t->hi_ns);
@@ -149,6 +153,11 @@ static void say(const struct filler *f, const char *file)
 		       "%s: %zu of %zu operations have a time without an interval, which that "
 		       "of the step leaves out",
 		       file, f->open, f->all);
+	if (f->alike)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: %zu of %zu operations have names of which nothing was measured: other "
+		       "operations of their family predict them, with wide intervals",
+		       file, f->alike, f->all);
 	if (f->beyond)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations are outside of what was measured: their times "
@@ -162,20 +171,27 @@ static void say(const struct filler *f, const char *file)
  */
 static int add_hosts(struct filler *f, struct pl_edit *e, struct pl_err *err)
 {
+	const struct pl_device *d = &f->w->devices.v[f->device];
 	struct pl_cost_host host = pl_cost_host_usual;
+	bool assumed = false;
 	size_t n;
 
 	if (!isnan(f->w->c->host_us))
 		host.ns = host.low = host.high = 1e3 * f->w->c->host_us;
-	else if (f->w->devices.v[f->device].cpu > 0 || !strcmp(pl_schema_name(f->w->schema), "run"))
+	else if (d->cpu > 0 || !strcmp(pl_schema_name(f->w->schema), "run"))
 		host.ns = 0;
+	else if (d->host_ns > 0)
+		host = (struct pl_cost_host){ d->host_ns, d->host_low_ns, d->host_high_ns };
+	else
+		assumed = true;
 	if (!(host.ns > 0))
 		return 0;
 	PL_CHECK(pl_cost_add_hosts(e, &host, &n, err));
-	if (n && isnan(f->w->c->host_us))
+	if (n && assumed)
 		pl_say(&f->w->c->c.log, PL_LOG_NOTE,
 		       "%zu operations are launched by a host that is assumed to take %.0f us for "
-		       "each (%.0f to %.0f); --host-us says how long yours takes",
+		       "each (%.0f to %.0f); --host-us, or Host_Launch of the data sheet, says how "
+		       "long yours takes",
 		       n, host.ns / 1e3, host.low / 1e3, host.high / 1e3);
 	return pl_sim_settle(e, err);
 }

@@ -79,8 +79,8 @@ static const struct pl_opt options[] = {
 	  "sources: c or cuda",
 	  PL_OPT_CHOICE, AT(to), "auto|csv|json|text|graph|c|cuda" },
 	{ 0, "host-us", "US",
-	  "with -O graph: the host takes US to launch an operation (default: 40 is assumed, of a "
-	  "GPU; 0: nothing)",
+	  "with -O graph: the host takes US to launch an operation (default: what the data sheet "
+	  "says; else 40 is assumed, of a GPU; 0: nothing)",
 	  PL_OPT_REAL, AT(host_us), NULL },
 	PL_OPTS_OUTPUT,
 	PL_OPTS_HEADING("general"),

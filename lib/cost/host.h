@@ -25,7 +25,8 @@ extern const struct pl_cost_host pl_cost_host_usual;
 
 /*
  * Puts a host in front of each rank that has none: an operation PL_GRAPH_LAUNCH for each
- * computation with work, in the order of the rank's operations. Computations of a CPU are not
+ * computation with work and each collective, send and receive, in the order of the rank's
+ * operations. That of an optimizer takes as long as its calls do. Computations of a CPU are not
  * launched; the caller does not ask for these. *n: operations that were added. Starts are not
  * settled.
  */

@@ -121,6 +121,11 @@ uint32_t pl_predictor_recorded(const struct pl_predictor *p)
 	return p->device;
 }
 
+uint32_t pl_predictor_n_devices(const struct pl_predictor *p)
+{
+	return (uint32_t)p->devices->n;
+}
+
 const char *pl_predictor_device_name(const struct pl_predictor *p, uint32_t device)
 {
 	return p->devices->v[device].name;

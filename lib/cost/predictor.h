@@ -29,6 +29,7 @@ uint32_t pl_predictor_recorded(const struct pl_predictor *p); /* the device of t
 /* The device of that name. PL_EDATA: there is no data sheet of it. */
 int pl_predictor_find(const struct pl_predictor *p, const char *name, uint32_t *device,
 		      struct pl_err *err) PL_MUST;
+uint32_t pl_predictor_n_devices(const struct pl_predictor *p); /* that have a data sheet */
 const char *pl_predictor_device_name(const struct pl_predictor *p, uint32_t device);
 
 #define PL_PREDICTOR_UNKNOWN 0.25 /* least standard error of a ratio, for an unknown operation */

@@ -28,6 +28,9 @@ enum member { /* of a data sheet */
 	      POWER,
 	      CAPABILITY,
 	      IS_CPU,
+	      HOST,
+	      HOST_LOW,
+	      HOST_HIGH,
 	      MEMBERS
 };
 static const struct {
@@ -48,6 +51,9 @@ static const struct {
 	[POWER] = { "Power", 1, false },
 	[CAPABILITY] = { "Capability", 1, false },
 	[IS_CPU] = { "CPU", 1, false },
+	[HOST] = { "Host_Launch", 1e3, false },
+	[HOST_LOW] = { "Host_Launch_Low", 1e3, false },
+	[HOST_HIGH] = { "Host_Launch_High", 1e3, false },
 };
 
 void pl_device_fini(struct pl_devices *d)
@@ -135,6 +141,24 @@ static double or_else(double v, double other)
 	return isnan(v) ? other : v;
 }
 
+/* The time of a launch, and its interval, which may be left out. */
+static int take_host(struct pl_device *x, const double *v, struct pl_err *err)
+{
+	x->host_ns = v[HOST];
+	x->host_low_ns = or_else(v[HOST_LOW], v[HOST]);
+	x->host_high_ns = or_else(v[HOST_HIGH], v[HOST]);
+	if (isnan(x->host_ns) && (!isnan(v[HOST_LOW]) || !isnan(v[HOST_HIGH])))
+		return pl_fail(err, PL_EDATA,
+			       "Host_Launch is missing; Host_Launch_Low and Host_Launch_High are "
+			       "its interval");
+	if (x->host_low_ns > x->host_ns || x->host_high_ns < x->host_ns)
+		return pl_fail(err, PL_EDATA,
+			       "Host_Launch %g is not between Host_Launch_Low %g and "
+			       "Host_Launch_High %g",
+			       x->host_ns / 1e3, x->host_low_ns / 1e3, x->host_high_ns / 1e3);
+	return 0;
+}
+
 int pl_device_add(struct pl_devices *d, const char *name, const char *json, size_t n,
 		  struct pl_err *err)
 {
@@ -169,6 +193,7 @@ int pl_device_add(struct pl_devices *d, const char *name, const char *json, size
 	x.watts = or_else(v[POWER], watts);
 	x.capability = or_else(v[CAPABILITY], capability);
 	x.cpu = v[IS_CPU];
+	PL_CHECK(take_host(&x, v, err));
 	return pl_append(&d->v, &d->n, &d->cap, &x, sizeof(x), err);
 }
 

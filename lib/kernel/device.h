@@ -5,8 +5,9 @@
  * numbers but the first: Device (how programs report it), Dev_Mem (GB), Mem_Bw (GB/s), Num_Sm,
  * Core_Per_SM (lanes of float32), Freq (MHz), SingleFLOPs (GFLOP/s; SingleFLOPsMM of matrices and
  * SingleFLOPsVEC instead), HalfTensorFLOPs (GFLOP/s of tensor cores, dense), L2Cache (MB),
- * Power (W), Capability (compute capability: 8.0). Without the last two, those of boards that are
- * known by name count (boards.c).
+ * Power (W), Capability (compute capability: 8.0). Without these two, those of boards that are
+ * known by name count (boards.c). Host_Launch (us) is what a host needs to launch an operation,
+ * Host_Launch_Low and Host_Launch_High are its interval of 90 %.
  */
 #ifndef PL_KERNEL_DEVICE_H
 #define PL_KERNEL_DEVICE_H
@@ -25,6 +26,7 @@ struct pl_device {
 	double watts;	   /* limit of the power; NAN: not known */
 	double capability; /* compute capability; NAN: not known */
 	double cpu;	   /* 1: a CPU, whose products have no tiles to speak of; else NAN */
+	double host_ns, host_low_ns, host_high_ns; /* of a launch; NAN: not known */
 };
 
 struct pl_devices {

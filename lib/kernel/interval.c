@@ -8,7 +8,7 @@
  * device are not exchangeable with them; it is devices that are. Therefore the widest of the
  * middles of the devices counts, not the middle of all. Errors differ with the time by the floor,
  * so there are quantiles for three ranges of it; where too few errors are known, those of the part
- * or of all parts count.
+ * or of all parts count. Operations that were not measured are those of unknown.c.
  */
 #include <stdlib.h>
 
@@ -212,6 +212,7 @@ int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples 
 	PL_TRY(find_spreads(m, s, use, o, true, there, err));
 	if (devices_used(s, use, there) >= DEVICES)
 		PL_TRY(find_spreads(m, s, use, o, false, there, err));
+	rc = pl_kernel_find_unknown(m, s, use, o, err);
 out:
 	pl_free(there);
 	return rc;
@@ -246,8 +247,11 @@ void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, u
 	*low = *high = NAN;
 	if (!m->intervals)
 		return;
-	if (known && m->adapted && m->adapted[device].n)
+	if (p->op == PL_NONE) { /* of an operation that was not measured */
+		q = q ? q : known ? &p->known.all : &p->other.all;
+	} else if (known && m->adapted && m->adapted[device].n) {
 		q = &m->adapted[device];
+	}
 	if (!q)
 		q = best_of(known ? &m->known : &m->other, bin);
 	if (!q && !known) {
@@ -257,8 +261,7 @@ void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, u
 	}
 	if (!q)
 		q = &m->known.all;
-	/* operations without a part of their own: nobody left out whole operations */
-	if (q->n < LEAST || p->op == PL_NONE)
+	if (q->n < LEAST)
 		return;
 	*low = ns * exp(q->low - more);
 	*high = ns * exp(q->high + more);

@@ -157,7 +157,9 @@ int pl_kernel_check(const struct pl_kernel *k, struct pl_err *err)
 		if (!(zero ? k->dim[i] >= 0 : k->dim[i] > 0) || k->dim[i] > 1e18)
 			return pl_fail(err, PL_EDATA, "%s of %s is %g, and must be %s", name,
 				       pl_kernel_family_word(k->family), k->dim[i],
-				       zero ? "0 or more" : "above 0");
+				       k->dim[i] > 1e18 && isfinite(k->dim[i]) ? "at most 1e18"
+				       : zero				       ? "0 or more"
+									       : "above 0");
 	}
 	if (k->family == PL_KERNEL_CONV && k->dim[4] > k->dim[3] + 2 * k->dim[6])
 		return pl_fail(err, PL_EDATA, "kernel of conv is %g, and the padded image has %g",

@@ -82,7 +82,8 @@ struct fitter {
 	const struct pl_kernel_fit_opts *o;
 	uint32_t *v; /* the samples of the part */
 	size_t n;
-	float *x; /* [feature][sample] */
+	size_t most; /* samples of the part of a family */
+	float *x;    /* [feature][sample] */
 	float *y, *bound;
 };
 
@@ -363,7 +364,7 @@ static void list_samples(struct fitter *f, const bool *use, const struct part *p
 		    x->k.type == p->type && (p->op == PL_NONE || p->op == x->k.op))
 			f->v[all++] = (uint32_t)i;
 	}
-	every = p->op == PL_NONE ? (all + OF_FAMILY - 1) / OF_FAMILY : 1;
+	every = p->op == PL_NONE ? (all + f->most - 1) / f->most : 1;
 	f->n = 0;
 	for (size_t i = 0; i < all; i += every ? every : 1)
 		f->v[f->n++] = f->v[i];
@@ -434,10 +435,12 @@ static int take_names(struct pl_kernel_model *m, const struct pl_samples *s, str
 	return 0;
 }
 
-int pl_kernel_fit(const struct pl_samples *s, const bool *use, const struct pl_kernel_fit_opts *o,
-		  struct pl_kernel_model **out, struct pl_err *err)
+/* only: the part of a family that the model has; NULL: all parts. */
+static int fit(const struct pl_samples *s, const bool *use, const struct pl_kernel_fit_opts *o,
+	       const struct part *only, size_t most, struct pl_kernel_model **out,
+	       struct pl_err *err)
 {
-	struct fitter f = { .s = s, .o = o };
+	struct fitter f = { .s = s, .o = o, .most = most };
 	struct pl_kernel_model *m;
 	int rc;
 
@@ -456,8 +459,12 @@ int pl_kernel_fit(const struct pl_samples *s, const bool *use, const struct pl_k
 	PL_TRY(pl_alloc(&f.x, s->n * PL_FEATURES + 1, sizeof(*f.x), err));
 	PL_TRY(pl_alloc(&f.y, s->n + 1, sizeof(*f.y), err));
 	PL_TRY(pl_alloc(&f.bound, s->n + 1, sizeof(*f.bound), err));
-	PL_TRY(add_parts(&f, use, err));
-	if (o->intervals)
+	PL_TRY(only ? add_part(&f, use,
+			       (struct part){
+				       .op = PL_NONE, .family = only->family, .type = only->type },
+			       err)
+		    : add_parts(&f, use, err));
+	if (o->intervals && !only)
 		rc = pl_kernel_find_intervals(m, s, use, o, err);
 out:
 	pl_free(f.v);
@@ -469,6 +476,19 @@ out:
 	else
 		*out = m;
 	return rc;
+}
+
+int pl_kernel_fit(const struct pl_samples *s, const bool *use, const struct pl_kernel_fit_opts *o,
+		  struct pl_kernel_model **out, struct pl_err *err)
+{
+	return fit(s, use, o, NULL, OF_FAMILY, out, err);
+}
+
+int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
+			 const struct pl_kernel_fit_opts *o, const struct part *family, size_t most,
+			 struct pl_kernel_model **out, struct pl_err *err)
+{
+	return fit(s, use, o, family, most, out, err);
 }
 
 /* ---- applying ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 #define B_OPER	      PL_FOURCC('O', 'P', 'E', 'R')
 #define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
 #define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
-#define BLOCK_VERSION 2
+#define BLOCK_VERSION 3
 #define STRINGS_MAX   (1u << 20)
 #define DEVICES_MAX   4096
 
@@ -36,7 +36,11 @@ static char *get_text(struct pl_cur *c, struct pl_arena *a)
 	X(memory_bytes)                                                                            \
 	X(bandwidth)                                                                               \
 	X(sms)                                                                                     \
-	X(lanes) X(clock_ghz) X(flops) X(half_flops) X(l2_bytes) X(watts) X(capability) X(cpu)
+	X(lanes)                                                                                   \
+	X(clock_ghz)                                                                               \
+	X(flops)                                                                                   \
+	X(half_flops)                                                                              \
+	X(l2_bytes) X(watts) X(capability) X(cpu) X(host_ns) X(host_low_ns) X(host_high_ns)
 
 static void put_device(struct pl_buf *b, const struct pl_device *d)
 {
@@ -62,7 +66,9 @@ static int get_device(struct pl_cur *c, struct pl_devices *to, struct pl_err *er
 	else if (c->bad)
 		rc = pl_record_get_short(err);
 	else if (!(d.bandwidth > 0 && d.sms > 0 && d.clock_ghz > 0 && d.flops > 0) ||
-		 d.half_flops <= 0 || d.l2_bytes <= 0 || d.watts <= 0)
+		 d.half_flops <= 0 || d.l2_bytes <= 0 || d.watts <= 0 ||
+		 (!isnan(d.host_ns) && !(d.host_low_ns > 0 && d.host_low_ns <= d.host_ns &&
+					 d.host_ns <= d.host_high_ns && d.host_high_ns < 1e15)))
 		rc = pl_fail(err, PL_EDATA, "the data sheet of %s has a number that is not above 0",
 			     d.name);
 	else

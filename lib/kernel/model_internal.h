@@ -66,7 +66,9 @@ struct part {
 	double *offset;	      /* [device]: log(measured / learned); 0: unknown */
 	/* The least and the greatest measured value; `bound` is divided by the floor. */
 	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, flops;
-	struct spread known, other; /* on a measured device; on another */
+	/* On a measured device; on another. Of the part of a family: of operations that were not
+	 * measured. */
+	struct spread known, other;
 };
 struct pl_kernel_model {
 	struct pl_devices devices;
@@ -87,6 +89,14 @@ const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, 
 /* Errors on what the model did not see, for its intervals. */
 int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
 			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
+/* The same for operations that were not measured, after the others: of the parts of families. */
+int pl_kernel_find_unknown(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			   const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
+/* A model of one part: that of a family and type alone, from `most` samples at most. It has no
+ * intervals. */
+int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
+			 const struct pl_kernel_fit_opts *o, const struct part *family, size_t most,
+			 struct pl_kernel_model **out, struct pl_err *err) PL_MUST;
 /* From n errors; reorders them. */
 struct quantiles pl_interval_quantiles(double *error, size_t n);
 /* For another device, if no device was left out: the quantiles of shapes, widened by a guess. */

@@ -518,6 +518,45 @@ static int read_latency(const struct reader *r, const struct pl_csv_row *raw, si
 	return 0;
 }
 
+struct culprit {
+	const struct reader *r;
+	size_t column; /* whose number makes no size; SIZE_MAX: none found yet */
+};
+
+/* A value of an expression: a column, or a variable, which has an expression of its own. */
+static void find_culprit(void *arg, uint32_t value)
+{
+	struct culprit *c = arg;
+	const struct reader *r = c->r;
+
+	if (c->column != SIZE_MAX)
+		return;
+	if (value < r->n_columns && !(r->value[value] > 0 && r->value[value] <= 1e18))
+		c->column = value;
+	for (size_t i = 0; i < r->s->n_lets && value >= r->n_columns; i++)
+		if (r->let[i].to == value && r->let[i].e)
+			pl_expr_uses(r->let[i].e, find_culprit, c);
+}
+
+/* The sizes of an operation are refused: name the cell, if one is to blame. */
+static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
+		       const struct pl_measure *m, const char *why)
+{
+	struct culprit c = { r, SIZE_MAX };
+
+	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++)
+		if (x->dim[i] && !(m->k.dim[i] > 0 && m->k.dim[i] <= 1e18))
+			pl_expr_uses(x->dim[i], find_culprit, &c);
+	if (c.column == SIZE_MAX)
+		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
+			       (long long)raw->line, m->op, why);
+	return pl_fail(r->err, PL_EDATA,
+		       "%s: line %lld, column %zu (%s): operation \"%s\": %s; the cell holds "
+		       "\"%.60s\"",
+		       r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op, why,
+		       c.column < raw->n ? raw->field[c.column] : "");
+}
+
 static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
 		    struct pl_measure *m)
 {
@@ -535,8 +574,7 @@ static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const 
 		m->k.dim[i] = x->dim[i] ? pl_expr_eval(x->dim[i], r->value) : otherwise;
 	}
 	if (pl_kernel_check(&m->k, &why) < 0)
-		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
-			       (long long)raw->line, m->op, why.msg);
+		return refuse_dims(r, raw, x, m, why.msg);
 	m->known = true;
 	return 0;
 }

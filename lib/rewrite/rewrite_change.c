@@ -85,6 +85,7 @@ int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	PL_TRY(pl_rewrite_kinds[rw->op]->change(&r->facts, rw, &c, err));
 	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		PL_TRY(change_node(r->e, i, &c, &hits, err));
+	rw_now(r)->work_ns += c.basis.work_ns;
 	if (!hits)
 		PL_TRY(pl_graph_select_refuse(&rw->select, r->facts.g, err));
 	rc = hits || c.class ? 0 : pl_fail(err, PL_EDATA, "it selects no operation of the graph");

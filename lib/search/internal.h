@@ -64,6 +64,8 @@ struct search {
 	/* Of what a plan saves, from step to step: standard deviation, ns; of so many steps. */
 	double scatter;
 	size_t scatter_steps;
+	double samples; /* of a step, by the recorded ones: of a batch that was chosen */
+	double work_ns; /* standard error of the changed operations, by their cost model */
 	int64_t evaluations;
 	int64_t limit_bytes; /* candidates that need more are refused; 0: no limit */
 	pl_ns begun;
@@ -83,8 +85,8 @@ struct peak { /* of memory */
  * plan fits the memory; the strategies after this one are left out.
  */
 typedef int strategy(struct search *s, struct pl_err *err);
-strategy pl_search_precision, pl_search_alternatives, pl_search_buckets, pl_search_servers,
-	pl_search_memory, pl_search_fusion, pl_search_anneal;
+strategy pl_search_setting, pl_search_precision, pl_search_alternatives, pl_search_buckets,
+	pl_search_servers, pl_search_memory, pl_search_fusion, pl_search_anneal;
 
 /* ---- symmetry.c ---- */
 /* Reduce the graph to one rank of each class of equal ranks, if its step then takes the same time;

@@ -42,6 +42,12 @@ static int measure_lines(struct search *s, const struct pl_plan *p, struct pl_re
 	some.rw = rw;
 	some.n_rw = n;
 	rc = pl_search_carry_out_plan(s, &s->worker[0].e, r, &some, mean, err);
+	if (rc == 0 && n == p->n_rw) {
+		struct pl_rewrite_basis basis = { 0 };
+
+		pl_rewrite_bases(r, &basis);
+		s->work_ns = basis.work_ns;
+	}
 	for (uint32_t k = 0; rc == 0 && step && k < s->worker[0].e.n_steps; k++)
 		step[k] = pl_edit_step(&s->worker[0].e, k);
 	pl_rewrite_undo(r, mark);
@@ -57,6 +63,12 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 static pl_ns saved(double before, double after)
 {
 	return isfinite(before) && isfinite(after) ? (pl_ns)llround(before - after) : INT64_MIN;
+}
+
+/* Without a line of the batch, so many steps have as many samples. */
+static double samples_of(const struct search *s, const struct pl_rewrite *rw)
+{
+	return rw->op == PL_RW_BATCH ? s->samples : 1;
 }
 
 /* The lines without line i, in rw. */
@@ -97,9 +109,9 @@ static int judge(struct search *s, struct pl_plan *p, struct pl_err *err)
 			break; /* their savings stay unknown */
 		rw[0] = p->rw[i];
 		PL_TRY(with_lines(s, p, rw, 1, &mean, err));
-		p->rw[i].alone_ns = saved(none, mean);
+		p->rw[i].alone_ns = saved(none * samples_of(s, &p->rw[i]), mean);
 		PL_TRY(with_lines(s, p, rw, without(p, i, rw), &mean, err));
-		p->rw[i].in_plan_ns = saved(mean, all);
+		p->rw[i].in_plan_ns = saved(mean * samples_of(s, &p->rw[i]), all);
 	}
 out:
 	pl_free(rw);
@@ -121,7 +133,7 @@ static double model_error(const struct search *s, double saving)
 	if (bias <= PL_COST_BIAS_MAX * s->baseline)
 		bias /= 2; /* predictions are corrected for it */
 	return sqrt(pow(PL_SELFTEST_MODEL * s->baseline, 2) + pow(change * saving, 2) +
-		    pow(bias, 2));
+		    pow(bias, 2) + pow(PL_SELFTEST_NORMAL * s->work_ns, 2));
 }
 
 /* Sets s->scatter: each step saves another time by the plan; this is the standard deviation. If one
@@ -140,7 +152,7 @@ static int find_scatter(struct search *s, const struct pl_plan *p, struct pl_err
 	PL_TRY(measure_lines(s, p, NULL, 0, &mean, none, err));
 	PL_TRY(measure_lines(s, p, p->rw, p->n_rw, &mean, with, err));
 	for (size_t k = 0; isfinite(mean) && k < steps; k++) {
-		double x = (double)(none[k] - with[k]);
+		double x = s->samples * (double)none[k] - (double)with[k];
 
 		if (none[k] == INT64_MIN || with[k] == INT64_MIN)
 			continue;
@@ -163,19 +175,27 @@ double pl_search_error(const struct search *s, double saving)
 	return hypot(model_error(s, saving), pl_selftest_half(s->scatter, s->scatter_steps));
 }
 
+/* What changes results or needs another machine must save more than its prediction may err. */
+static bool is_doubted(unsigned op)
+{
+	return op == PL_RW_ALGORITHM || op == PL_RW_PRECISION || op == PL_RW_BATCH;
+}
+
 /* May the saving of the line be an error of the prediction? Then log that it is dropped. */
 static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 {
 	double saving = (double)pl_max_i64(rw->in_plan_ns, 0);
-	char text[24], error[24];
+	char text[24], error[24], factor[24];
 
-	if ((rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_PRECISION) ||
-	    rw->in_plan_ns == INT64_MIN || saving > pl_search_error(s, saving))
+	if (!is_doubted(rw->op) || rw->in_plan_ns == INT64_MIN ||
+	    saving > pl_search_error(s, saving))
 		return false;
+	snprintf(factor, sizeof(factor), "by=%g", rw->x);
 	pl_say(s->o->log, PL_LOG_WARN,
 	       "%s %s is not proposed: it would save %s of a step, and the prediction may err by "
 	       "%s",
-	       pl_plan_rewrite_name(rw->op), rw->word, pl_fmt_ns(text, sizeof(text), (pl_ns)saving),
+	       pl_plan_rewrite_name(rw->op), rw->word ? rw->word : factor,
+	       pl_fmt_ns(text, sizeof(text), (pl_ns)saving),
 	       pl_fmt_ns(error, sizeof(error), (pl_ns)pl_search_error(s, saving)));
 	return true;
 }
@@ -223,7 +243,8 @@ static bool may_drop(const struct search *s, const struct pl_plan *p)
 	return p->n_rw > 0;
 }
 
-/* Drop all lines if their saving may be an error of the prediction. none: the step without them. */
+/* Drop all lines if their saving may be an error of the prediction. none: the time without them for
+ * as many samples. */
 static void drop_if_small(struct search *s, struct pl_plan *p, double none)
 {
 	char text[24], error_text[24], steps[80];
@@ -236,10 +257,11 @@ static void drop_if_small(struct search *s, struct pl_plan *p, double none)
 	pl_say(s->o->log, PL_LOG_WARN,
 	       "no change is proposed: the best plan would save %s of a step (%.1f %%), and the "
 	       "prediction may err by %s; %s",
-	       pl_fmt_ns(text, sizeof(text), (pl_ns)(by * saving)), 100 * saving / s->baseline,
+	       pl_fmt_ns(text, sizeof(text), (pl_ns)(by * saving)), 100 * saving / none,
 	       pl_fmt_ns(error_text, sizeof(error_text), (pl_ns)(by * error)), steps);
 	p->n_rw = 0;
-	s->best->mean = none;
+	s->best->mean = none / s->samples;
+	s->samples = 1;
 }
 
 /* The mean period with the lines, all steps in sequence. */
@@ -285,7 +307,7 @@ int pl_search_use_period(struct search *s, struct pl_err *err)
 		if (isfinite(none) && isfinite(with)) {
 			s->best->mean = model * with / none;
 			if (may_drop(s, s->p))
-				drop_if_small(s, s->p, model);
+				drop_if_small(s, s->p, model * s->samples);
 		}
 	}
 out:
@@ -301,17 +323,21 @@ static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *er
 
 	PL_CHECK(judge(s, p, err));
 	PL_CHECK(find_scatter(s, p, err));
-	for (size_t i = 0; i < all; i++)
+	for (size_t i = 0; i < all; i++) {
 		if (!is_small(s, &p->rw[i]))
 			p->rw[n++] = p->rw[i];
+		else if (p->rw[i].op == PL_RW_BATCH)
+			s->samples = 1;
+	}
 	p->n_rw = n;
 	if (n == all)
 		return 0;
 	PL_CHECK(with_lines(s, p, NULL, 0, &none, err));
 	PL_CHECK(with_lines(s, p, p->rw, n, &s->best->mean, err));
-	if (s->best->mean < none || s->limit_bytes)
+	if (s->best->mean < s->samples * none || s->limit_bytes)
 		return judge_and_drop(s, p, err);
 	p->n_rw = 0; /* the other lines do not help alone */
+	s->samples = 1;
 	s->best->mean = none;
 	return 0;
 }
@@ -330,6 +356,6 @@ int pl_search_write_lines(struct search *s, struct pl_err *err)
 		return 0;
 	PL_CHECK(drop_small_choice(s, p, err));
 	PL_CHECK(with_lines(s, p, NULL, 0, &none, err));
-	drop_if_small(s, p, none);
+	drop_if_small(s, p, none * s->samples);
 	return 0;
 }

@@ -11,10 +11,10 @@
 #include "search/internal.h"
 
 /* in the order of their use */
-static strategy *const strategies[] = { pl_search_precision, pl_search_alternatives,
-					pl_search_buckets,   pl_search_servers,
-					pl_search_memory,    pl_search_fusion,
-					pl_search_anneal };
+static strategy *const strategies[] = { pl_search_setting,	pl_search_precision,
+					pl_search_alternatives, pl_search_buckets,
+					pl_search_servers,	pl_search_memory,
+					pl_search_fusion,	pl_search_anneal };
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
@@ -83,10 +83,10 @@ static void close_search(struct search *s)
 static void predict(struct search *s)
 {
 	struct pl_plan *p = s->p;
-	double step = s->baseline, bound = s->bound;
+	double recorded = s->baseline * s->samples, step = recorded, bound = s->bound;
 	bool rewrites = p->n_rw > 0;
 
-	p->baseline_ns = (pl_ns)llround(s->baseline);
+	p->baseline_ns = (pl_ns)llround(recorded);
 	p->evaluations = s->evaluations;
 	p->complete = s->swept || !s->has_choices || s->o->preset != PL_PRESET_SEARCH;
 	if (s->o->stop && *s->o->stop)
@@ -97,7 +97,7 @@ static void predict(struct search *s)
 		step = s->best->mean;
 		if (fabs(s->bias) <= PL_COST_BIAS_MAX * s->baseline)
 			step = fmax(s->best->mean - s->bias, 0);
-		p->error_ns = (pl_ns)llround(pl_search_error(s, fabs(s->baseline - step)));
+		p->error_ns = (pl_ns)llround(pl_search_error(s, fabs(recorded - step)));
 	}
 	p->predicted_ns = (pl_ns)llround(step);
 	/* changed operations also change the times of readiness */
@@ -165,7 +165,8 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 	if (s->tolerance > 0)
 		*again = !(fabs(model - s->best->mean) <= s->tolerance);
 	else
-		*again = s->p->n_rw && s->best->mean < s->recorded->mean && !(model < none);
+		*again = s->p->n_rw && s->best->mean < s->samples * s->recorded->mean &&
+			 !(model < s->samples * none);
 	if (s->parted && !isnan(s->bias))
 		s->bias = none - recorded;
 	s->best->mean = model;
@@ -275,6 +276,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 			    .whole = g,
 			    .p = p,
 			    .bias = NAN,
+			    .samples = 1,
 			    .sharded = gathers > 0,
 			    .parted = reduce,
 			    .probe = PL_NONE };
@@ -290,7 +292,8 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 	else if (rc == 0 && !s.has_choices)
 		pl_say(o.log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
-		       o.fuse_ops ? "no communication to plan" : "nothing to plan");
+		       o.fuse_ops || o.precision || o.device || o.batch ? "no communication to plan"
+									: "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, again, err);
 	close_search(&s);

@@ -56,6 +56,7 @@ struct pl_search_opts {
 	bool loader;		   /* workers that read batches */
 	bool any;		   /* propose the best plan even if its saving may be an error */
 	bool precision;		   /* bf16 for all operations, if that helps */
+	bool device, batch;	   /* another device, another batch; the caller has a cost model */
 	bool fuse_ops;		   /* operations that follow one another */
 	const char *const
 		*fuse_glob; /* names of operations that may be fused; none: pl_search_fusable() */
@@ -74,6 +75,8 @@ struct pl_search_opts {
  * limit the search ends when no single change helps; with a limit it continues from other plans
  * until then. A graph without communication gives a valid plan without rewrites. PL_ENO (the answer
  * is "no"): no plan fits the memory, and *p is the smallest one found.
+ *
+ * With another batch, baseline_ns is the time of the recorded steps for as many samples.
  *
  * The model of communication has errors, which are mostly the same before and after a change.
  * Therefore the prediction is the recorded step plus the modelled change: model_ns less the

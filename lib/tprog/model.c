@@ -645,9 +645,8 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 	PL_TRY(by_device ? 0 : pl_tprog_check_rows(s, err));
 	if (n_groups < 2)
 		PL_TRY(pl_fail(err, PL_EDATA,
-			       "all programs are of one group, \"%s\": nothing is left to learn "
-			       "from",
-			       s->n ? s->names.str[group[0]] : ""));
+			       "all programs are of one %s, \"%s\": nothing is left to learn from",
+			       by_device ? "device" : "group", s->n ? s->names.str[group[0]] : ""));
 	for (pl_id g = 0; g < n_groups; g++) {
 		pl_progress("leaving out group %u of %zu", g + 1, n_groups);
 		PL_TRY(try_fold(s, o, number, g, y, err));

@@ -178,6 +178,38 @@ holds out "$((2 * rows)) measurements of unknown operations have no prediction" 
 status 3 "--cross model without models" p --cross model --no-intervals --schema=neusight one.csv
 says 'all operations are of one model' "it says so"
 
+# ---- operations that were not measured -----------------------------------------------------------------
+# six operations that move bytes, each with a factor of its own: one tells of another no more than that
+elementwise() {
+	awk 'BEGIN {
+		srand(5); n = split("mul add div relu gelu pow", op, " "); split("1 1.1 1.3 0.9 1.2 1.05", by, " ")
+		print "OPName,Latency,Device,B,M,N,K,H"
+		for (i = 0; i < 70; i++) for (k = 1; k <= n; k++) {
+			r = int(64 * exp(7 * rand())); inputs = k < 4 || k == 6 ? 2 : 1
+			ns = 15000 + by[k] * 4 * (inputs + 1) * r * 512 / 700
+			printf "%s,%.7f,Test two,%d,,,,512\n", op[k], ns * (1 + 0.02 * (rand() + rand() - 1)) / 1e6, r
+		} }'
+}
+elementwise >kinds.csv
+status 0 "--cross op: each operation by the others of its family" p --cross op --schema=neusight -O csv kinds.csv
+check "... most are within their intervals" awk -F , '$1 == "all" { print "# " $9; exit !($3 == 420 && $9 > 0.9) }' out
+check "... which hold five of six operations, or all" awk -F , '$1 == "op" { n++; most += $9 >= 0.9 } END { exit !(n == 6 && most >= 5) }' out
+grep -v '^div' kinds.csv >kinds.known
+grep '^OPName\|^div\|^add' kinds.csv >kinds.asked
+p --train --schema=neusight -o kinds.model kinds.known
+status 0 "an operation of which nothing was measured" p -m kinds.model kinds.asked
+check "... has an interval, and is flagged" awk -F , 'NR > 1 && $1 == "div" { n++; bad += !($10 < $9 && $9 < $11 && $NF == "unknown") } END { exit bad || n != 70 }' out
+check "... which is wider than that of one that was measured" awk -F , '
+	NR > 1 { width[$1] += log($11 / $10) } END { print "# " width["div"] / 70, width["add"] / 70; exit !(width["div"] > 1.5 * width["add"]) }' out
+check "... and holds most of the times" awk -F , '$1 == "div" { n++; in90 += $10 <= $2 * 1e6 && $2 * 1e6 <= $11 } END { exit !(in90 > 0.85 * n) }' out
+cp out kinds.out
+p -m kinds.model --device=four kinds.asked >out
+check "... wider still on a device that was not measured" awk -F , 'NR > 1 && $1 == "div" { w[FILENAME] += log($11 / $10) } END { exit !(w["out"] > 1.2 * w["kinds.out"]) }' kinds.out out
+grep '^OPName\|^gelu' kinds.csv >kinds.one
+p --train --schema=neusight -o one.model kinds.one
+p -m one.model kinds.asked >out
+check "a family of one operation: the factor of three that is guessed" awk -F , 'NR > 1 { n++; bad += !($11 > 2.9 * $9 && $10 < $9 / 2.9) } END { exit bad || n != 140 }' out
+
 # ---- adapting ----------------------------------------------------------------------------------------
 
 # a device half as fast as its sheet says
@@ -235,7 +267,12 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	edit 3 nobody
 	refused "a device without a data sheet" 3 'line 5.*no data sheet of "nobody"' $train bad.csv
 	edit 4 0
-	refused "a dimension that is 0" 3 'line 5: operation "bmm": batch' $train bad.csv
+	refused "a dimension that is 0" 3 'line 5, column 4 (B): operation "bmm": batch .*"0"' $train bad.csv
+	edit 4 many
+	refused "a dimension that is no number" 3 'line 5, column 4 (B): operation "bmm": batch .*"many"' $train bad.csv
+	refused "... of a query" 3 'line 5, column 4 (B): operation "bmm": batch .*"many"' -m k.model bad.csv
+	edit 4 1e300
+	refused "a dimension that is too large" 3 'line 5, column 4 (B).*must be at most 1e18' -m k.model bad.csv
 	edit 8 1,2
 	refused "a cell too many" 3 'line 5: 9 cells, and the header has 8' $train bad.csv
 	cut -d , -f 1,3- one.csv >bad.csv
@@ -262,6 +299,25 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
 }
 refused "a table as the model" 3 'not a cost model' -m one.csv one.csv
+# a block of another version, packed anew: the members of the container are those of gzip, with their sizes
+cat >older.py <<'END'
+import struct, sys, zlib
+data, out, at = open(sys.argv[1], "rb").read(), b"", 0
+while at < len(data):
+    (n,) = struct.unpack("<I", data[at + 20:at + 24])
+    raw = bytearray(zlib.decompress(data[at:at + n], 31))
+    if raw[:4] == b"HEAD":
+        raw[4] = 2
+    packed = data[at + 28:at + n - 8].replace(b"HEAD\x03", b"HEAD\x02")
+    out += data[at:at + 28] + packed + struct.pack("<II", zlib.crc32(bytes(raw)), len(raw))
+    at += n
+open(sys.argv[2], "wb").write(out)
+END
+if command -v python3 >/dev/null; then
+	"$BIN/predict" -q --devices=sheets --train --no-intervals --schema=neusight -u one.csv -o plain.model
+	check "a block of another version" python3 older.py plain.model older.model
+	refused "a model of another version" 3 'older.model: block 0 .*version 2, and this program reads 3: train it again' -m older.model one.csv
+fi
 head -c 3000 k.model >cut.model
 refused "a model that is cut short" 3 'cut.model' -m cut.model one.csv
 status 2 "no data sheets" "$BIN/predict" -q --train --schema=neusight one.csv

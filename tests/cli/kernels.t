@@ -116,7 +116,14 @@ says 'no statement "model"' "... says so"
 check "any call may fail, of its graph" "$SRC/tests/fault/torture" -n 60 "$BIN/graph" my.job
 
 status 0 "which device to buy" "$SRC/samples/which-gpu" this.model sheets more.job this:3.6
-check "... with its price for a million samples" awk '$1 == "this" && $2 > 0 && $NF > 0 { n++ } END { exit n != 1 || NR != 2 }' "$TMP/out"
+check "... with an interval, and its price for a million samples" awk '
+	$1 == "this" && NF == 6 { n++; sound = $3 < $2 && $2 < $4 && $6 > 0.99 * 3.6 / 3600 * 1e6 / $5 && $6 < 1.01 * 3.6 / 3600 * 1e6 / $5 + 0.01 }
+	END { exit n != 1 || !sound }' "$TMP/out"
+holds "$TMP/out" '^Cheapest for a million samples: this[.]$' "... says which one is the cheapest"
+status 2 "... not for a price that is no number" "$SRC/samples/which-gpu" this.model sheets more.job this:cheap
+says 'the price of an hour is a number' "... which it says"
+status 2 "... nor without a data sheet" "$SRC/samples/which-gpu" this.model sheets more.job that
+says 'which-gpu: .*no data sheet of "that"; there are this' "... but names those there are"
 status 2 "... of none" "$SRC/samples/which-gpu" this.model sheets my.job
 status 2 "a job is not measured" "$BIN/run" --bench kernels my.job
 status 2 "networks" "$BIN/run" --bench kernels --networks 0

@@ -179,6 +179,42 @@ status 2 "a host of predictions that are no graph" "$BIN/predict" -m two.model -
 says '--host-us goes with -O graph' "... has no meaning"
 status 2 "a host that takes less than nothing" "$BIN/predict" -m two.model --device=dev --host-us=-1 -O graph short.graph
 says '--host-us: -1 is not 0 to' "... is refused"
+# a host that the data sheet knows: Host_Launch, in us
+mkdir hosted
+host_sheet() { sed "s/{/{ $1,/" sheets/dev.json >hosted/dev.json; }
+host_sheet '"Host_Launch": 100'
+hosted short.csv sheet.graph --devices=hosted
+check "the data sheet says how long a launch takes" test "$(step sheet.graph)" = "$(step short.graph)"
+"$BIN/replay" -q --no-worth sheet.graph >out
+check "... which is no guess" no grep -q 'is assumed (predict' out
+hosted short.csv over.graph --devices=hosted --host-us=0
+check "--host-us overrides it" test "$(step over.graph)" = "$(step free.graph)"
+host_sheet '"Host_Launch": 100, "Host_Launch_Low": 50, "Host_Launch_High": 150'
+hosted short.csv sheet.graph --devices=hosted
+"$BIN/replay" -q --no-worth -O csv --table=steps sheet.graph >table
+check "... with its interval" awk -F , 'NR == 2 { exit !($7 > 1.4 * $4 && $7 < 1.6 * $4 && $6 < 0.6 * $4) }' table
+"$BIN/predict" -q --train --schema=neusight --devices=hosted --no-intervals --unit=us -o hosted.model two.csv
+"$BIN/graph" -f opgraph short.csv | "$BIN/predict" -q -m hosted.model -O graph -o model.graph
+"$BIN/replay" -q --no-worth -O csv --table=steps model.graph >model.table
+check "... which a model keeps" awk -F , 'FNR == 2 { v[++n] = $7 } END { print "# " v[1], v[2]; exit !(v[1] > 0.95 * v[2] && v[1] < 1.05 * v[2]) }' table model.table
+host_sheet '"Host_Launch_Low": 50'
+status 3 "an interval of nothing" "$BIN/predict" -m two.model --devices=hosted --device=dev -O graph short.graph
+says 'hosted/dev.json: Host_Launch is missing' "... is refused"
+host_sheet '"Host_Launch": 100, "Host_Launch_High": 50'
+status 3 "a time outside of its interval" "$BIN/predict" -m two.model --devices=hosted --device=dev -O graph short.graph
+says 'Host_Launch 100 is not between' "... is refused"
+# collectives are launched too, and an optimizer by several calls
+for optimizer in 'sgd lr=1:1' 'sgd lr=1 momentum=0.9:3' 'adam lr=1:8' 'adamw lr=1:9'; do
+	printf 'paceline-job 1\nmodel mlp:64-128-10\ndata synthetic:samples=64,dims=64,classes=10\nbatch 8\noptimizer %s\n' \
+		"${optimizer%:*}" >hosted.job
+	"$BIN/graph" -q --operators --ranks=2 hosted.job |
+		"$BIN/predict" -q -m two.model --device=dev --host-us=100 -O graph | "$BIN/graph" -q -O text >launches
+	check "${optimizer%:*}: its launch takes as long as ${optimizer#*:}" awk -F '\t' -v calls="${optimizer#*:}" '
+		$1 == "node" { name[$2] = $8 }
+		$1 == "edge" && $4 == "launch" { of[$2] = name[$3]; seen[name[$3] ~ /^update/ ? "update" : name[$3] ~ /^allreduce/ ? "allreduce" : "other"]++ }
+		$1 == "time" && $2 in of { want = 100000 * (of[$2] ~ /^update/ ? calls : 1); n++; bad += $4 != want }
+		END { print "# " n, bad, seen["update"], seen["allreduce"]; exit bad || n < 6 || seen["update"] != 2 || seen["allreduce"] != 2 }' launches
+done
 status 0 "a graph that has hosts" "$BIN/predict" -q -m two.model --device=dev -O graph -o again.graph short.graph
 check "... gets no others" test "$("$BIN/graph" -O text again.graph | grep -c 'runtime.*launch')" = 8
 

@@ -127,4 +127,23 @@ says 'has sizes' "... says so"
 status 0 "plan takes a model" "$BIN/plan" -q -m constant.model --evaluations=10 -O text job.graph
 status 2 "... and refuses a device that it does not know" "$BIN/plan" -q -m both.model --device=three job.graph
 status 2 "... and a device without a model" "$BIN/plan" -q --device=one job.graph
+
+# another device and another batch are searched: times by the model, with its errors in that of the plan
+"$BIN/graph" -q --step=8 -o eight.graph job.graph
+value() { sed -n "s/^$1 //p" "$2"; }
+status 0 "the best device" "$BIN/plan" -q -m both.model --device=one --devices=more --allow=device -O text -o fast.plan eight.graph
+check "... is proposed" grep -Eq '^device (two|new) ' fast.plan
+"$BIN/replay" -q --no-worth -O csv --table=steps -m both.model --device=one --devices=more -p fast.plan eight.graph >eight.csv
+check "... with the time that replay predicts" awk -F , -v plan="$(value predicted fast.plan)" '
+	NR == 2 { print "# " plan, $6; exit !(plan > 0.99 * $6 && plan < 1.01 * $6) }' eight.csv
+status 0 "a batch, where the model knows no longer time for it" "$BIN/plan" -q --any -m constant.model --allow=batch -O text -o large.plan eight.graph
+check "... is the largest one" grep -q '^batch by=8 ' large.plan
+check "... and the baseline is eight recorded steps" awk -v base="$(value baseline large.plan)" -v one="$(value baseline fast.plan)" \
+	-v then="$(value predicted large.plan)" 'BEGIN { print "# " base, 8 * one, then; exit !(base > 7.99 * one && base < 8.01 * one && then < 0.7 * base) }'
+"$BIN/plan" -q -m constant.model --allow=order -O text -o none.plan eight.graph
+check "... nothing of it without --allow" no grep -Eq '^(batch|device) ' none.plan
+status 0 "a batch under a limit of memory" "$BIN/plan" -m constant.model --allow=batch --memory=1G -O text job.graph
+says 'no other batch is tried under --memory' "... stays"
+status 2 "a device without a model" "$BIN/plan" -q --allow=device job.graph
+says 'needs a cost model' "... is refused"
 done_testing

@@ -113,6 +113,8 @@ check "... are nine" test "$(grep -c '^program' few.tprog) $(grep -c '^measured'
 status 0 "... are measured" "$BIN/predict" --measure few.tprog --device=here -o few.measured
 check "... each" test "$(grep -c '^measured here' few.measured)" = 9
 check "... and are the same programs" sh -c 'grep -v "^measured" few.measured | cmp -s - few.tprog'
+status 3 "programs of one device" "$BIN/predict" --cross device --schema=tprog small.tprog
+says 'all programs are of one device' "... say nothing of another one"
 status 3 "more than there are" "$BIN/predict" --schema=tprog --choose 900 small.tprog
 status 2 "of tables" "$BIN/predict" --choose 9 small.tprog
 status 2 "none" "$BIN/predict" --schema=tprog --choose 0 small.tprog

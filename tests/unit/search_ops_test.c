@@ -199,6 +199,61 @@ static void test_precision(void)
 	net_fini(&j);
 }
 
+/* The time for the samples of a recorded step, with another batch and the recorded buckets. */
+static double sample_ns(const struct net *j, double by)
+{
+	const struct pl_rewrite rw = { .op = PL_RW_BATCH, .x = by, .to = -1 };
+	struct pl_rewriter *r = NULL;
+	struct pl_edit e = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_sim *s = pl_sim_new(&j->g, &err);
+	double ns = NAN;
+
+	if (s && pl_sim_edit(s, 0, j->g.n_steps, &e, &err) >= 0 &&
+	    (r = pl_rewrite_new(&e, &j->cost, &err)) && pl_rewrite(r, &rw, &err) >= 0 &&
+	    pl_sim_settle(&e, &err) >= 0)
+		ns = pl_edit_mean_step(&e) / by;
+	ok(!isnan(ns), "batch by=%g: %g ns %s", by, ns, err.msg);
+	pl_rewrite_free(r);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	return ns;
+}
+
+/* Communication stays with a larger batch, so a sample takes less: the best of what is tried. */
+static void test_batch(void)
+{
+	static const double by[] = { 0.5, 1, 2, 4, 8 };
+	struct pl_search_opts o = { .seed = 1, .batch = true };
+	struct pl_err err = { 0 };
+	double least = INFINITY, best = 0, recorded = 0;
+	struct pl_plan p;
+	struct net j;
+
+	if (!ok(net_init(&j, 4, 8, 400000, 4000000, false, &err) == 0, "a job (%s)", err.msg))
+		return;
+	for (uint32_t i = 0; i < j.g.shape[0].n_nodes; i++)
+		if (j.g.shape[0].role[i] == PL_RO_COMPUTE)
+			j.g.shape[0].kind[i] = PL_K_KERNEL;
+	for (size_t i = 0; i < PL_LEN(by); i++) {
+		double ns = sample_ns(&j, by[i]);
+
+		recorded = by[i] == 1 ? ns : recorded;
+		best = ns < least ? by[i] : best;
+		least = fmin(least, ns);
+	}
+	pl_plan_init(&p);
+	ok(pl_search(&j.g, &j.cost, &o, &p, &err) == 0, "a search with the batch (%s)", err.msg);
+	ok(best > 1 && p.n_rw == 1 && p.rw[0].op == PL_RW_BATCH && p.rw[0].x == best,
+	   "it finds by=%g", best);
+	ok(fabs((double)p.baseline_ns - best * recorded) < 0.001 * best * recorded &&
+		   fabs((double)p.predicted_ns - best * least) < 0.01 * best * least,
+	   "the baseline has as many samples: %lld and %lld ns", (long long)p.baseline_ns,
+	   (long long)p.predicted_ns);
+	pl_plan_fini(&p);
+	net_fini(&j);
+}
+
 static bool fusable(const char *name)
 {
 	struct pl_name_says says;
@@ -231,6 +286,7 @@ int main(void)
 	test_lines();
 	test_threads();
 	test_precision();
+	test_batch();
 	test_names();
 	return done_testing();
 }
