@@ -12,6 +12,7 @@
 #include <signal.h>
 
 #include "ps/internal.h"
+#include "ps/passes.h"
 
 struct worker {
 	struct pl_ps_session s; /* first */
@@ -24,7 +25,8 @@ struct worker {
 	uint64_t before;      /* bytes sent until the group had lost a rank */
 	pl_ns last_commit_ns, last_reply_ns;
 	/* Commits overlap with steps: the weights of the last one, which flies until its reply. */
-	float *cut; /* NULL: they do not */
+	float *cut;   /* NULL: they do not */
+	void *memory; /* of cut */
 	bool flies;
 	pl_ns sent;
 	struct pl_ps_counts counts;
@@ -47,14 +49,17 @@ static int take_weights(struct worker *k, struct pl_err *err)
 /* The reply to a commit that flew: the steps since then stay, on top of the new weights. */
 static int rebase(struct worker *k, struct pl_err *err)
 {
-	size_t n = pl_ps_vector_size(&k->p->vector);
-	float *now = k->s.fresh; /* nothing comes meanwhile */
+	const struct pl_net_view *net = &k->p->w.view;
+	float *now = (float *)(void *)(k->s.commit + PL_PS_HEAD); /* all servers have read it */
 	pl_ns begin = pl_now_ns();
 
-	pl_ps_vector_read(&k->p->w.view, now);
-	for (size_t i = 0; i < n; i++)
-		now[i] = k->s.base[i] + (now[i] - k->cut[i]);
-	pl_ps_vector_write(&k->p->w.view, now);
+	if (pl_ps_vector_in_host(net)) {
+		pl_ps_vector_rebase(net, k->cut, k->s.base);
+	} else {
+		pl_ps_vector_read(net, now);
+		pl_ps_pass_move(now, k->cut, k->s.base, pl_ps_vector_size(&k->p->vector));
+		pl_ps_vector_write(net, now);
+	}
 	PL_CHECK(pl_ps_group_give(k->p, false, err));
 	k->flies = false;
 	k->last_reply_ns = begin - k->sent;
@@ -68,16 +73,20 @@ static int rebase(struct worker *k, struct pl_err *err)
 /* Until the reply is there, or the connections are. */
 static int wait_for_reply(struct worker *k, struct pl_err *err)
 {
-	int what = pl_ps_session_wait(&k->s, err);
+	do {
+		int what = pl_ps_session_wait(&k->s, err);
 
-	PL_CHECK(what);
-	obey(k);
-	if (what != PL_PS_REPLIED)
-		return 0;
-	k->counts.wait_ns += k->s.waited;
-	if (k->flies)
-		return rebase(k, err);
-	return k->s.in_steps ? 0 : take_weights(k, err);
+		PL_CHECK(what);
+		obey(k);
+		if (what != PL_PS_REPLIED)
+			return 0;
+		k->counts.wait_ns += k->s.waited;
+		if (k->flies)
+			PL_CHECK(rebase(k, err));
+		else if (!k->s.in_steps)
+			PL_CHECK(take_weights(k, err));
+	} while (!pl_ps_session_has_base(&k->s));
+	return 0;
 }
 
 /* ---- steps and commits ----------------------------------------------------------------------- */
@@ -124,17 +133,19 @@ static uint64_t bytes_sent(const struct worker *k)
 
 static int commit(struct worker *k, struct pl_err *err)
 {
-	size_t n = pl_ps_vector_size(&k->p->vector);
-	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD), *at = k->cut ? k->cut : u;
+	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD);
 	pl_ns begin, waited = k->counts.wait_ns;
 
 	PL_CHECK(count(k, err));
 	begin = pl_now_ns();
 	/* the reply to the last commit came after all servers had read it, so nobody reads the body
 	 */
-	pl_ps_vector_read(&k->p->w.view, at);
-	for (size_t i = 0; i < n; i++)
-		u[i] = at[i] - k->s.base[i];
+	pl_ps_vector_subtract(&k->p->w.view, k->s.base, u, k->cut);
+	if (!pl_ps_session_has_base(&k->s)) {
+		PL_CHECK(wait_for_reply(k, err));
+		begin_commit(k);
+		return 0;
+	}
 	k->now.step_ns = (pl_ns)(k->step_sum / (double)k->now.steps);
 	k->counts.commits++;
 	k->counts.bytes_sent = bytes_sent(k);
@@ -146,8 +157,9 @@ static int commit(struct worker *k, struct pl_err *err)
 	PL_CHECK(pl_ps_session_commit(&k->s, err));
 	k->sent = begin;
 	k->flies = k->cut != NULL;
-	if (!k->flies)
+	if (!k->flies) {
 		PL_CHECK(wait_for_reply(k, err));
+	}
 	k->last_commit_ns = pl_now_ns() - begin - (k->counts.wait_ns - waited);
 	k->counts.commit_ns += k->last_commit_ns;
 	begin_commit(k);
@@ -186,7 +198,7 @@ static int local_step(struct worker *k, struct pl_err *err)
 /* What has come while the worker computed. */
 static int look(struct worker *k, struct pl_err *err)
 {
-	bool flew;
+	bool flew, good;
 	int what;
 
 	do {
@@ -195,10 +207,12 @@ static int look(struct worker *k, struct pl_err *err)
 			PL_CHECK(rebase(k, err));
 	} while (what != PL_PS_NOTHING);
 	obey(k);
-	if (pl_ps_session_connected(&k->s) || k->s.ended)
+	/* a commit that flies has been made of its base */
+	good = k->s.waiting || pl_ps_session_has_base(&k->s);
+	if ((good && pl_ps_session_connected(&k->s)) || k->s.ended)
 		return 0;
 	flew = k->flies;
-	k->s.in_steps = true;
+	k->s.in_steps = good;
 	PL_CHECK(wait_for_reply(k, err));
 	if (!k->s.in_steps && !flew)
 		begin_commit(k);
@@ -260,7 +274,7 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 
 	PL_TRY(pl_ps_session_open(&k.s, p, err));
 	if (overlaps(p))
-		PL_TRY(pl_alloc(&k.cut, pl_ps_vector_size(&p->vector), sizeof(*k.cut), err));
+		PL_TRY(pl_ps_pass_alloc(&k.memory, pl_ps_vector_size(&p->vector), &k.cut, err));
 	rc = train(&k, err);
 	if (rc >= 0) /* else the server sees that this worker is lost */
 		say_bye(&k);
@@ -271,7 +285,7 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:
-	pl_free(k.cut);
+	pl_free(k.memory);
 	pl_ps_session_close(&k.s);
 	return pl_ps_group_close(p, rc, err);
 }

@@ -6,12 +6,20 @@
  * stopped for so long that it is taken for lost, the memory may get another version while it reads.
  * So whoever changes the memory changes the version first, and a receiver looks at the version
  * after it has copied the weights (a sequence lock).
+ *
+ * A worker of one server does not copy: it keeps the message until the next reply, because a commit
+ * is what its weights have become since then. Before it sends the commit, it looks at the version.
+ *
+ * An update that is followed by a reply writes the weights into such memory itself, in the pass in
+ * which it makes them; a reply without one copies them.
  */
 #include <stdatomic.h>
 
 #include "ps/internal.h"
+#include "ps/passes.h"
 
-#define HEAD 64 /* so that the weights are aligned */
+#define HEAD 64		/* so that the weights are aligned */
+#define NONE UINT64_MAX /* version: that of no weights */
 
 struct pl_ps_copy {
 	struct pl_ps_copy *next;
@@ -45,17 +53,49 @@ static int copy_new(struct pl_ps_copies *c, struct pl_ps_copy **out, struct pl_e
 		pl_free(x);
 		return err->code;
 	}
+	x->version = NONE;
 	x->next = c->first;
 	c->first = *out = x;
 	return 0;
 }
 
-static void fill(struct pl_ps_copy *x, const float *weights, size_t n, uint64_t version)
+/* Before and after the weights are written. */
+static void set_version(struct pl_ps_copy *x, uint64_t version)
 {
-	atomic_store_explicit((_Atomic uint64_t *)(void *)x->body, version, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release);
-	memcpy(x->body + HEAD, weights, n * sizeof(float));
 	x->version = version;
+	pl_ps_pass_end();
+	atomic_store_explicit((_Atomic uint64_t *)(void *)x->body, version, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* One that no message uses; the weights in it are no more. */
+static int take_free(struct pl_ps_copies *c, struct pl_ps_copy **out, struct pl_err *err)
+{
+	for (*out = c->first; *out && (*out)->used; *out = (*out)->next)
+		;
+	if (!*out)
+		PL_CHECK(copy_new(c, out, err));
+	set_version(*out, NONE);
+	return 0;
+}
+
+int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const float *u, bool replies,
+			struct pl_err *err)
+{
+	uint64_t before = pl_ps_store_progress(store)->version, now;
+	struct pl_ps_copy *x = NULL;
+
+	if (replies) {
+		PL_CHECK(take_free(c, &x, err));
+		pl_ps_store_also(store, (float *)(void *)(x->body + HEAD));
+	}
+	pl_ps_store_update(store, up, u);
+	pl_ps_store_also(store, NULL);
+	now = pl_ps_store_progress(store)->version;
+	if (x && now != before)
+		set_version(x, now);
+	return 0;
 }
 
 /* The weights as they are, in memory that messages may use. */
@@ -63,20 +103,17 @@ static int copy_of(struct pl_ps_copies *c, struct pl_ps_store *store, struct pl_
 		   struct pl_err *err)
 {
 	uint64_t version = pl_ps_store_progress(store)->version;
-	struct pl_ps_copy *free = NULL;
+	struct pl_ps_copy *x;
 
-	for (struct pl_ps_copy *x = c->first; x; x = x->next) {
-		if (x->used && x->version == version) {
-			*out = x;
-			return 0;
-		}
-		if (!x->used)
-			free = x;
+	for (x = c->first; x && x->version != version; x = x->next)
+		;
+	if (!x) {
+		PL_CHECK(take_free(c, &x, err));
+		pl_ps_pass_copy((float *)(void *)(x->body + HEAD), NULL, pl_ps_store_weights(store),
+				c->n, pl_ps_streams(c->n));
+		set_version(x, version);
 	}
-	if (!free)
-		PL_CHECK(copy_new(c, &free, err));
-	fill(free, pl_ps_store_weights(store), c->n, version);
-	*out = free;
+	*out = x;
 	return 0;
 }
 
@@ -92,22 +129,26 @@ int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_
 	m->value[1] = x->version;
 	m->body = x->body;
 	m->bytes = pl_ps_reply_bytes(c->n);
-	return pl_comm_endpoint_send(c->end, connection, m, sent, err);
+	return pl_comm_endpoint_send(c->end, connection, m, x, err);
 }
 
-void pl_ps_sent_one(struct pl_ps_sent *sent)
+void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done)
 {
-	if (!sent->n)
+	size_t i = 0;
+
+	while (i < sent->n && sent->v[i] != done)
+		i++;
+	if (i == sent->n)
 		return;
-	sent->v[0]->used--;
+	sent->v[i]->used--;
 	sent->n--;
-	memmove(sent->v, sent->v + 1, sent->n * sizeof(sent->v[0]));
+	memmove(sent->v + i, sent->v + i + 1, (sent->n - i) * sizeof(sent->v[0]));
 }
 
 void pl_ps_sent_all(struct pl_ps_sent *sent)
 {
 	while (sent->n)
-		pl_ps_sent_one(sent);
+		pl_ps_sent_one(sent, sent->v[0]);
 }
 
 void pl_ps_sent_fini(struct pl_ps_sent *sent)
@@ -116,14 +157,27 @@ void pl_ps_sent_fini(struct pl_ps_sent *sent)
 	*sent = (struct pl_ps_sent){ 0 };
 }
 
+bool pl_ps_reply_is(const struct pl_message *m)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit((const _Atomic uint64_t *)m->body, memory_order_relaxed) ==
+	       m->value[1];
+}
+
+const float *pl_ps_reply_weights(const struct pl_message *m, size_t n)
+{
+	return m->bytes == pl_ps_reply_bytes(n)
+		       ? (const float *)(const void *)((const char *)m->body + HEAD)
+		       : NULL;
+}
+
 bool pl_ps_reply_take(const struct pl_message *m, float *to, size_t n)
 {
-	const char *body = m->body;
+	const float *w = pl_ps_reply_weights(m, n);
 
-	if (m->bytes != pl_ps_reply_bytes(n))
+	if (!w)
 		return false;
-	memcpy(to, body + HEAD, n * sizeof(float));
-	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit((const _Atomic uint64_t *)(const void *)body,
-				    memory_order_relaxed) == m->value[1];
+	pl_ps_pass_copy(to, NULL, w, n, pl_ps_streams(n));
+	pl_ps_pass_end();
+	return pl_ps_reply_is(m);
 }

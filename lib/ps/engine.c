@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "ps/internal.h"
+#include "ps/passes.h"
 
 #define GRAIN 16 /* numbers: slices begin with a line of the cache */
 
@@ -14,9 +15,39 @@ void pl_ps_vector_read(const struct pl_net_view *v, float *to)
 
 void pl_ps_vector_write(const struct pl_net_view *v, const float *from)
 {
+	bool stream = pl_ps_streams(v->n_params);
+
+	if (pl_ps_vector_in_host(v)) {
+		pl_ps_pass_copy(v->params, NULL, from, v->n_params, stream);
+		pl_ps_pass_copy(v->state, NULL, from + v->n_params, v->n_state, stream);
+		pl_ps_pass_end();
+		return;
+	}
 	v->be->put(v->ctx, v->params, from, v->n_params * sizeof(float));
 	if (v->n_state)
 		v->be->put(v->ctx, v->state, from + v->n_params, v->n_state * sizeof(float));
+}
+
+void pl_ps_vector_subtract(const struct pl_net_view *v, const float *base, float *u, float *cut)
+{
+	float *at = cut ? cut : u;
+	size_t n = v->n_params, m = v->n_state;
+	bool stream = pl_ps_streams(n);
+
+	if (pl_ps_vector_in_host(v)) {
+		pl_ps_pass_subtract(u, cut, v->params, base, n, stream);
+		pl_ps_pass_subtract(u + n, cut ? cut + n : NULL, v->state, base + n, m, stream);
+	} else {
+		pl_ps_vector_read(v, at);
+		pl_ps_pass_subtract(u, NULL, at, base, n + m, stream);
+	}
+	pl_ps_pass_end();
+}
+
+void pl_ps_vector_rebase(const struct pl_net_view *v, const float *cut, const float *base)
+{
+	pl_ps_pass_move(v->params, cut, base, v->n_params);
+	pl_ps_pass_move(v->state, cut + v->n_params, base + v->n_params, v->n_state);
 }
 
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server)

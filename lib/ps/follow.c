@@ -69,7 +69,9 @@ static int send_weights(struct pl_ps_follower *f, struct pl_ps_peer *to, uint64_
 	return pl_ps_copies_send(&f->copies, f->store, to->connection, &to->sent, &m, err);
 }
 
-static int update(struct pl_ps_follower *f, const struct pl_ps_action *a, struct pl_err *err)
+/* replies: weights are sent after it. */
+static int update(struct pl_ps_follower *f, const struct pl_ps_action *a, bool replies,
+		  struct pl_err *err)
 {
 	struct pl_ps_applied *k = pl_ps_store_applied(f->store, a->worker);
 
@@ -77,14 +79,16 @@ static int update(struct pl_ps_follower *f, const struct pl_ps_action *a, struct
 		return pl_fail(err, PL_EINTERNAL,
 			       "the slice of commit %llu of worker %u is not here",
 			       (unsigned long long)a->id, a->worker);
-	pl_ps_store_update(f->store, &a->update,
-			   a->id ? pl_ps_store_kept(f->store, a->worker) : NULL);
+	PL_CHECK(pl_ps_copies_update(&f->copies, f->store, &a->update,
+				     a->id ? pl_ps_store_kept(f->store, a->worker) : NULL, replies,
+				     err));
 	if (a->id)
 		k->id = a->id;
 	return 0;
 }
 
-static int carry_out(struct pl_ps_follower *f, const struct pl_ps_action *a, struct pl_err *err)
+static int carry_out(struct pl_ps_follower *f, const struct pl_ps_action *a, bool replies,
+		     struct pl_err *err)
 {
 	struct pl_ps_progress *g = pl_ps_store_progress(f->store);
 
@@ -94,7 +98,7 @@ static int carry_out(struct pl_ps_follower *f, const struct pl_ps_action *a, str
 	g->actions = a->number;
 	switch (a->kind) {
 	case PL_PS_UPDATE:
-		return update(f, a, err);
+		return update(f, a, replies, err);
 	case PL_PS_SEND:
 		return send_weights(f, &f->peer[a->worker], a->number, err);
 	case PL_PS_COPY:
@@ -108,10 +112,12 @@ static int on_actions(struct pl_ps_follower *f, const struct pl_message *m, stru
 {
 	for (size_t at = 0; at + sizeof(struct pl_ps_action) <= m->bytes;
 	     at += sizeof(struct pl_ps_action)) {
-		struct pl_ps_action a;
+		struct pl_ps_action a, then = { .kind = PL_PS_UPDATE };
 
 		memcpy(&a, (const char *)m->body + at, sizeof(a));
-		PL_CHECK(carry_out(f, &a, err));
+		if (at + 2 * sizeof(a) <= m->bytes)
+			memcpy(&then, (const char *)m->body + at + sizeof(a), sizeof(then));
+		PL_CHECK(carry_out(f, &a, then.kind != PL_PS_UPDATE, err));
 	}
 	pl_ps_store_commit(f->store);
 	return tell(f, PL_PS_DONE, pl_ps_store_progress(f->store)->actions,
@@ -216,7 +222,7 @@ int pl_ps_follower_event(struct pl_ps_follower *f, pl_ns until, struct pl_err *e
 	}
 	x = peer_of(f, &ev);
 	if (ev.kind == PL_ENDPOINT_SENT && x)
-		pl_ps_sent_one(&x->sent);
+		pl_ps_sent_one(&x->sent, ev.done);
 	if (ev.kind != PL_ENDPOINT_LOST || !x)
 		return 0;
 	x->connected = false;

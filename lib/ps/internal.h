@@ -23,7 +23,15 @@ static inline size_t pl_ps_vector_size(const struct pl_ps_vector *v)
 }
 void pl_ps_vector_read(const struct pl_net_view *net, float *to);
 void pl_ps_vector_write(const struct pl_net_view *net, const float *from);
-
+/* Its numbers lie in memory of the host, so that one pass can read or write them and others. */
+static inline bool pl_ps_vector_in_host(const struct pl_net_view *net)
+{
+	return !net->be->device;
+}
+/* u = the network's numbers - base, and `cut`, if it is not NULL, the network's numbers. */
+void pl_ps_vector_subtract(const struct pl_net_view *net, const float *base, float *u, float *cut);
+/* What the network's numbers have become since they were `cut`, on top of base. */
+void pl_ps_vector_rebase(const struct pl_net_view *net, const float *cut, const float *base);
 /* A server that is started again takes a moment; it is given up after so many timeouts. */
 #define PL_PS_PATIENCE 10
 /* A reply may have to wait for workers that are far slower: so many timeouts. */
@@ -205,18 +213,25 @@ struct pl_ps_sent {
 	size_t n, cap;
 };
 void pl_ps_copies_fini(struct pl_ps_copies *c);
-/* Sends a REPLY with the weights of the store, and `version` in its values. The SENT event has
- * `sent`. */
+/* pl_ps_store_update(). replies: the weights are then sent, so they are written for that, too. */
+int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const float *u, bool replies,
+			struct pl_err *err) PL_MUST;
+/* Sends a REPLY with the weights of the store, and `version` in its values. */
 int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t connection,
 		      struct pl_ps_sent *sent, struct pl_message *m, struct pl_err *err) PL_MUST;
-void pl_ps_sent_one(struct pl_ps_sent *sent); /* a SENT event has come */
-void pl_ps_sent_all(struct pl_ps_sent *sent); /* the connection is lost */
+void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done); /* a SENT event has come */
+void pl_ps_sent_all(struct pl_ps_sent *sent);			/* the connection is lost */
 void pl_ps_sent_fini(struct pl_ps_sent *sent);
 /* Bytes of a body of n numbers. */
 size_t pl_ps_reply_bytes(size_t n);
 /* Copies the weights of a REPLY. False: it is no REPLY with n numbers, or its sender has taken this
  * process for lost while it copied, and changed the memory. */
 bool pl_ps_reply_take(const struct pl_message *m, float *to, size_t n);
+/* Those weights, where the message has them; NULL: it is no REPLY with n numbers. */
+const float *pl_ps_reply_weights(const struct pl_message *m, size_t n);
+/* After they were read: were they those of the REPLY? */
+bool pl_ps_reply_is(const struct pl_message *m);
 
 /* ---- evaluate.c: held-out losses while the server serves ---------------------------------------
  */
@@ -393,12 +408,16 @@ struct pl_ps_session {
 	bool ended;
 	uint64_t taken; /* number of the last reply that was whole */
 	uint64_t applied, version;
-	float *base;		      /* the weights as they were pulled */
-	float *fresh;		      /* those that come */
-	char *commit;		      /* head and U */
-	pl_ns waited;		      /* for other workers, as the last reply says */
-	bool has_order;		      /* a new one */
-	struct pl_policy_order order; /* first: on the own clock */
+	/* The weights as they were pulled: in own memory, or, of one server, in `held`. */
+	const float *base;
+	float *own,
+		*fresh; /* the place of base; the one of weights that come. Of one server NULL */
+	void *memory;	/* of both */
+	struct pl_endpoint_event held, comes; /* REPLYs; kind NOTHING: none */
+	char *commit;			      /* head and U */
+	pl_ns waited;			      /* for other workers, as the last reply says */
+	bool has_order;			      /* a new one */
+	struct pl_policy_order order;	      /* first: on the own clock */
 };
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err) PL_MUST;
 void pl_ps_session_close(struct pl_ps_session *s);
@@ -409,6 +428,9 @@ int pl_ps_session_connect(struct pl_ps_session *s, uint32_t server, pl_ns until,
 enum { PL_PS_NOTHING, PL_PS_REPLIED, PL_PS_OTHER };
 int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err) PL_MUST;
 bool pl_ps_session_connected(const struct pl_ps_session *s); /* to all servers */
+/* Is base still what was pulled? Else the servers have taken this worker for lost, and it waits for
+ * other weights; what it computed is lost. Asked after base was read. */
+bool pl_ps_session_has_base(struct pl_ps_session *s);
 /* The commit is in s->commit. */
 int pl_ps_session_commit(struct pl_ps_session *s, struct pl_err *err) PL_MUST;
 /* Reconnects what is lost, and waits for the reply if there is one to wait for. PL_PS_REPLIED, or

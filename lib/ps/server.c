@@ -146,12 +146,16 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 	const float *u = commit ? (const void *)((const char *)commit->body + PL_PS_HEAD) : NULL;
 	struct pl_ps_action of = { .worker = e->worker };
 	const struct pl_policy_action *a;
+	bool replies = false;
 	size_t n;
 
 	PL_CHECK(pl_policy_handle(s->policy, e, &a, &n, err));
 	for (size_t i = 0; i < n; i++)
+		replies |= a[i].kind == PL_POLICY_REPLY;
+	for (size_t i = 0; i < n; i++)
 		if (a[i].kind == PL_POLICY_UPDATE)
-			pl_ps_store_update(s->store, &a[i].update, u);
+			PL_CHECK(pl_ps_copies_update(&s->copies, s->store, &a[i].update, u, replies,
+						     err));
 		else if (a[i].kind == PL_POLICY_FAIL)
 			return pl_fail(err, PL_EIO, "%s", a[i].text);
 	if (commit) {
@@ -501,7 +505,7 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing, struc
 		return take_message(s, &ev, err);
 	case PL_ENDPOINT_SENT:
 		if ((c = client_of(s, &ev)))
-			pl_ps_sent_one(&c->sent);
+			pl_ps_sent_one(&c->sent, ev.done);
 		return 0;
 	case PL_ENDPOINT_LOST:
 		if (ev.peer < s->p->servers)

@@ -4,22 +4,36 @@
  * The worker takes a reply when it has the slices of all servers of one number. If a connection
  * breaks, it greets that server again until the server is given up. Server 0 is then told that the
  * worker is ready, if it was server 0 that was lost or if a slice may be lost.
+ *
+ * The weights of one server stay where they came, in the message, which is released when the next
+ * ones are there; slices of several servers are copied, to be one vector.
  */
 #include <signal.h>
 #include <unistd.h>
 
 #include "ps/internal.h"
+#include "ps/passes.h"
+
+/* The weights of a message are needed no more. */
+static void let_go(struct pl_ps_session *s, struct pl_endpoint_event *ev)
+{
+	if (ev->kind == PL_ENDPOINT_MESSAGE)
+		pl_comm_endpoint_release(s->p->end, ev);
+	*ev = (struct pl_endpoint_event){ 0 };
+}
 
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err)
 {
-	size_t n = pl_ps_vector_size(&p->vector);
+	size_t n = pl_ps_vector_size(&p->vector), room = (n / PL_PS_LINE + 1) * PL_PS_LINE;
 	int64_t seed[2] = { pl_now_ns(), getpid() };
 
 	s->p = p;
 	s->session = pl_hash(seed, sizeof(seed)) | 1;
 	PL_CHECK(pl_alloc(&s->server, p->servers, sizeof(*s->server), err));
-	PL_CHECK(pl_alloc(&s->base, n, sizeof(*s->base), err));
-	PL_CHECK(pl_alloc(&s->fresh, n, sizeof(*s->fresh), err));
+	if (p->servers > 1) {
+		PL_CHECK(pl_ps_pass_alloc(&s->memory, 2 * room, &s->own, err));
+		s->fresh = s->own + room;
+	}
 	s->commit = pl_comm_endpoint_alloc(p->end, PL_PS_HEAD + n * sizeof(float), err);
 	return s->commit ? 0 : err->code;
 }
@@ -27,9 +41,9 @@ int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *
 /* The end may come while a commit is being sent: s->commit lasts as long as the endpoint. */
 void pl_ps_session_close(struct pl_ps_session *s)
 {
+	let_go(s, &s->held);
 	pl_free(s->server);
-	pl_free(s->base);
-	pl_free(s->fresh);
+	pl_free(s->memory);
 }
 
 bool pl_ps_session_connected(const struct pl_ps_session *s)
@@ -152,10 +166,33 @@ static bool is_whole(const struct pl_ps_session *s)
 	return s->server[0].reply > s->taken;
 }
 
+static void take_base(struct pl_ps_session *s)
+{
+	float *was = s->own;
+
+	if (s->fresh) {
+		s->base = s->own = s->fresh;
+		s->fresh = was;
+		return;
+	}
+	let_go(s, &s->held);
+	s->held = s->comes;
+	s->comes.kind = PL_ENDPOINT_NOTHING;
+	s->base = pl_ps_reply_weights(&s->held.message, pl_ps_vector_size(&s->p->vector));
+}
+
+bool pl_ps_session_has_base(struct pl_ps_session *s)
+{
+	if (s->fresh || s->held.kind != PL_ENDPOINT_MESSAGE || pl_ps_reply_is(&s->held.message))
+		return true;
+	s->waiting = true;
+	s->in_steps = false;
+	s->version = UINT64_MAX; /* no reply has it */
+	return false;
+}
+
 static int take_whole(struct pl_ps_session *s, struct pl_err *err)
 {
-	float *was = s->base;
-
 	for (uint32_t k = 1; k < s->p->servers; k++)
 		if (s->server[k].version != s->server[0].version)
 			return pl_fail(err, PL_EINTERNAL, "slices of versions %llu and %llu",
@@ -173,12 +210,11 @@ static int take_whole(struct pl_ps_session *s, struct pl_err *err)
 	/* this process may be in place of one that has made commits */
 	s->id = s->applied > s->id ? s->applied : s->id;
 	s->waiting = s->again = false;
+	take_base(s);
 	if (s->in_steps && !s->pending && s->server[0].version == s->version)
 		return PL_PS_REPLIED; /* the steps since then go on */
 	s->in_steps = s->pending = false;
 	s->version = s->server[0].version;
-	s->base = s->fresh;
-	s->fresh = was;
 	return PL_PS_REPLIED;
 }
 
@@ -192,7 +228,8 @@ static int take_reply(struct pl_ps_session *s, uint32_t k, const struct pl_messa
 		return pl_fail(err, PL_EIO, "server %u sent weights of a wrong size", k);
 	x->reply = 0;
 	/* weights of mixed versions come on a connection that is lost, as the next event says */
-	if (!pl_ps_reply_take(m, s->fresh + pl_ps_slice_at(s->p, k), n))
+	if (s->fresh ? !pl_ps_reply_take(m, s->fresh + pl_ps_slice_at(s->p, k), n)
+		     : !pl_ps_reply_is(m))
 		return PL_PS_OTHER;
 	x->version = m->value[1];
 	x->reply = m->value[3];
@@ -256,11 +293,12 @@ int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err
 		return PL_PS_NOTHING;
 	while (k < s->p->servers && s->server[k].connection != ev.connection)
 		k++;
+	s->comes = ev; /* take_base() may keep it */
 	if (k < s->p->servers && ev.kind == PL_ENDPOINT_MESSAGE)
 		rc = take_message(s, k, &ev.message, err);
 	if (k < s->p->servers && ev.kind == PL_ENDPOINT_LOST)
 		lose(s, k);
-	pl_comm_endpoint_release(s->p->end, &ev);
+	let_go(s, &s->comes);
 	return rc < 0 || rc == PL_PS_REPLIED ? rc : PL_PS_OTHER;
 }
 

@@ -5,12 +5,14 @@
  * a policy without S and V does not pay for them.
  *
  * An update reads and writes each number once: its cost is that of moving the vectors that it uses.
+ * Where a reply follows, the same pass writes the weights of the reply, too.
  */
 #include <errno.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ps/passes.h"
 #include "ps/store.h"
 
 #define MAGIC 0x31535050 /* "PPS1" */
@@ -37,6 +39,7 @@ struct pl_ps_store {
 	uint32_t workers, n_actions;
 	struct record *next; /* changed since the last commit */
 	bool moved[VECTORS]; /* since then: its place is the other one */
+	float *also;	     /* another place for W; NULL */
 };
 
 static size_t whole_pages(size_t n)
@@ -248,51 +251,73 @@ static void add(float *b, const float *a, size_t n, double factor)
 			b[i] += f * a[i];
 }
 
-static void put(const struct span *x, const float *b, size_t at, size_t n)
+static void put(const struct span *x, float *also, const float *b, size_t at, size_t n, bool stream)
 {
 	if (x->to)
-		memcpy(x->to + at, b, n * sizeof(*b));
+		pl_ps_pass_copy(x->to + at, also ? also + at : NULL, b, n, stream);
+}
+
+void pl_ps_store_also(struct pl_ps_store *s, float *to)
+{
+	s->also = to;
+}
+
+/* What an update does with the numbers of a block. */
+struct pass {
+	const struct pl_policy_update *up;
+	struct span s, v, w;
+	bool uses_s, uses_v, stream;
+	float *also;
+};
+
+static void update_block(const struct pass *p, const float *u, size_t at, size_t n)
+{
+	const struct pl_policy_update *up = p->up;
+	float bs[BLOCK], bv[BLOCK], bw[BLOCK];
+
+	if (p->uses_s) {
+		load(bs, &p->s, at, n, 1);
+		if (u)
+			add(bs, u + at, n, up->s_u);
+		put(&p->s, NULL, bs, at, n, p->stream);
+	}
+	if (p->uses_v) {
+		load(bv, &p->v, at, n, up->v_v);
+		if (u)
+			add(bv, u + at, n, up->v_u);
+		if (p->uses_s)
+			add(bv, bs, n, up->v_s);
+		put(&p->v, NULL, bv, at, n, p->stream);
+	}
+	if (!p->w.to)
+		return;
+	load(bw, &p->w, at, n, 1);
+	if (u)
+		add(bw, u + at, n, up->w_u);
+	if (p->uses_s)
+		add(bw, bs, n, up->w_s);
+	if (p->uses_v)
+		add(bw, bv, n, up->w_v);
+	put(&p->w, p->also, bw, at, n, p->stream);
 }
 
 /* Block by block: of each vector that the update uses, one read and one write. */
 void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u)
 {
 	bool zero = s->next->zero[S], keeps_v = up->v_v == 1 && up->v_u == 0 && up->v_s == 0;
-	struct span sum = span_of(s, S, up->s_u != 0 && !up->clear);
-	struct span v =
-		span_of(s, V, !keeps_v && !(s->next->zero[V] && up->v_u == 0 && up->v_s == 0));
-	struct span w = span_of(s, W, up->w_u != 0 || up->w_s != 0 || up->w_v != 0);
-	bool uses_s = sum.to || up->v_s != 0 || up->w_s != 0, uses_v = v.to || up->w_v != 0;
-	float bs[BLOCK], bv[BLOCK], bw[BLOCK];
+	struct pass p = { .up = up, .stream = pl_ps_streams(s->n), .also = s->also };
 
-	for (size_t at = 0; at < s->n; at += BLOCK) {
-		size_t n = pl_min_size(BLOCK, s->n - at);
-
-		if (uses_s) {
-			load(bs, &sum, at, n, 1);
-			if (u)
-				add(bs, u + at, n, up->s_u);
-			put(&sum, bs, at, n);
-		}
-		if (uses_v) {
-			load(bv, &v, at, n, up->v_v);
-			if (u)
-				add(bv, u + at, n, up->v_u);
-			if (uses_s)
-				add(bv, bs, n, up->v_s);
-			put(&v, bv, at, n);
-		}
-		if (!w.to)
-			continue;
-		load(bw, &w, at, n, 1);
-		if (u)
-			add(bw, u + at, n, up->w_u);
-		if (uses_s)
-			add(bw, bs, n, up->w_s);
-		if (uses_v)
-			add(bw, bv, n, up->w_v);
-		put(&w, bw, at, n);
-	}
+	p.s = span_of(s, S, up->s_u != 0 && !up->clear);
+	p.v = span_of(s, V, !keeps_v && !(s->next->zero[V] && up->v_u == 0 && up->v_s == 0));
+	p.w = span_of(s, W, up->w_u != 0 || up->w_s != 0 || up->w_v != 0);
+	p.uses_s = p.s.to || up->v_s != 0 || up->w_s != 0;
+	p.uses_v = p.v.to || up->w_v != 0;
+	if (u && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
+		pl_ps_pass_add(p.w.to, p.also, p.w.from, (float)up->w_u, u, s->n, p.stream);
+	else
+		for (size_t at = 0; at < s->n; at += BLOCK)
+			update_block(&p, u, at, pl_min_size(BLOCK, s->n - at));
+	pl_ps_pass_end();
 	s->next->zero[S] = up->clear || (zero && up->s_u == 0);
-	s->next->progress.version += w.to != NULL;
+	s->next->progress.version += p.w.to != NULL;
 }

@@ -54,6 +54,8 @@ const float *pl_ps_store_weights(const struct pl_ps_store *s);
 float *pl_ps_store_begin(struct pl_ps_store *s);
 /* As struct pl_policy_update has it; u: (n), NULL if the update has no U. */
 void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u);
+/* The next updates that change W write it there, too: (n). NULL: no more. */
+void pl_ps_store_also(struct pl_ps_store *s, float *to);
 
 /* Of the last commit, or as changed since: valid after the next one. */
 struct pl_ps_progress *pl_ps_store_progress(struct pl_ps_store *s);

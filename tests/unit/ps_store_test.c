@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ps/passes.h"
 #include "ps/store.h"
 #include "tap.h"
 
@@ -129,6 +130,97 @@ static void test_exact(void)
 	pl_ps_store_close(s);
 }
 
+/* ---- passes over memory ---------------------------------------------------------------------- */
+
+#define ROOM 4200
+
+/* Of each kind, at places that begin anywhere in a line of the cache, streamed or not. */
+static int wrong_numbers(const float *a, const float *b, size_t at, size_t also_at, size_t n,
+			 bool stream)
+{
+	static float to[ROOM], also[ROOM];
+	int wrong = 0;
+
+	for (int kind = 0; kind < 3; kind++)
+		for (int two = 0; two < 2; two++) {
+			float *second = two ? also + also_at : NULL;
+
+			memset(to, 0, sizeof(to));
+			memset(also, 0, sizeof(also));
+			if (kind == 0)
+				pl_ps_pass_copy(to + at, second, a, n, stream);
+			else if (kind == 1)
+				pl_ps_pass_add(to + at, second, a, 0.25f, b, n, stream);
+			else
+				pl_ps_pass_subtract(to + at, second, a, b, n, stream);
+			pl_ps_pass_end();
+			for (size_t i = 0; i < ROOM; i++) {
+				bool in = i >= at && i - at < n;
+				float x = !in	      ? 0
+					  : kind == 0 ? a[i - at]
+					  : kind == 1 ? a[i - at] + 0.25f * b[i - at]
+						      : a[i - at] - b[i - at];
+
+				wrong += to[i] != x;
+				in = two && i >= also_at && i - also_at < n;
+				wrong += also[i] !=
+					 (!in	      ? 0
+					  : kind == 1 ? a[i - also_at] + 0.25f * b[i - also_at]
+						      : a[i - also_at] * (kind != 1));
+			}
+		}
+	return wrong;
+}
+
+static void test_passes(void)
+{
+	static float a[ROOM], b[ROOM];
+	uint64_t r = 11;
+	int wrong = 0;
+	float to[2] = { 5, 7 };
+
+	for (int i = 0; i < ROOM; i++) {
+		a[i] = (float)(pl_rng_next(&r) % 4000) / 64 - 30;
+		b[i] = (float)(pl_rng_next(&r) % 4000) / 64 - 30;
+	}
+	for (int k = 0; k < 40; k++)
+		wrong += wrong_numbers(a + k % 3, b + k % 5, pl_rng_next(&r) % 32,
+				       pl_rng_next(&r) % 32,
+				       k < 20 ? (size_t)k : 1000 + pl_rng_next(&r) % 3000, k % 2);
+	is_i64(wrong, 0,
+	       "a pass writes the numbers that it should, wherever they begin, and no others");
+	pl_ps_pass_move(to, (const float[]){ 1, 2 }, (const float[]){ 10, 20 }, 2);
+	ok(to[0] == 14 && to[1] == 25, "what was moved stays on top of the new base");
+}
+
+static void test_also(void)
+{
+	const struct pl_policy_update apply = { .v_v = 1, .w_u = 0.5 };
+	const struct pl_policy_update sum = { .v_v = 1, .s_u = 1, .w_s = 0.5, .clear = true };
+	const struct pl_policy_update collect = { .v_v = 1, .s_u = 1 };
+	static float u[N], also[N];
+	struct pl_ps_store *s;
+	bool fresh;
+
+	s = open_store(-1, N, &fresh);
+	for (int i = 0; i < N; i++)
+		u[i] = (float)i;
+	pl_ps_store_also(s, also);
+	for (int k = 0; k < 4; k++) {
+		pl_ps_store_update(s, k % 2 ? &sum : &apply, u);
+		pl_ps_store_commit(s);
+		ok(!memcmp(also, pl_ps_store_weights(s), sizeof(also)) && also[2] == (float)(k + 1),
+		   "update %d writes the weights of the reply, too", k + 1);
+	}
+	also[2] = -1;
+	pl_ps_store_update(s, &collect, u);
+	ok(also[2] == -1, "... but not if it leaves them as they are");
+	pl_ps_store_also(s, NULL);
+	pl_ps_store_update(s, &apply, u);
+	ok(also[2] == -1, "... nor after that was ended");
+	pl_ps_store_close(s);
+}
+
 /* ---- a server that is killed ----------------------------------------------------------------- */
 
 /* Commits without end; the first one is told. */
@@ -225,6 +317,8 @@ int main(void)
 {
 	test_updates();
 	test_exact();
+	test_passes();
+	test_also();
 	test_killed();
 	test_refused();
 	return done_testing();
