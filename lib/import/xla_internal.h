@@ -36,6 +36,8 @@ struct pause { /* a wait of a thread for the devices */
 struct device {
 	int32_t number, rank;
 	bool streams; /* it has lines of streams; what is on other lines is said there, too */
+	bool cpu;     /* its operations run on threads */
+	bool global;  /* calls say its number in the job, which is `rank` */
 	pl_id track;  /* of operations that ran on threads, PL_NONE: not needed */
 	pl_id host;   /* of the calls that start its executions */
 };
