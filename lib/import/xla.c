@@ -562,10 +562,12 @@ static int give_batch(struct pl_xla *x, struct pl_batch *b, const struct event *
 	} added[] = { { PL_R_STEP, PL_V_INT },	{ PL_R_CORR, PL_V_INT },  { PL_R_BYTES, PL_V_INT },
 		      { PL_R_FLOPS, PL_V_INT }, { PL_R_MOVED, PL_V_INT }, { PL_R_SEQ, PL_V_INT },
 		      { PL_R_GROUP, PL_V_STR }, { PL_R_RANKS, PL_V_STR }, { PL_R_COLL, PL_V_STR } };
+	struct pl_arena *mem = &x->columns; /* the batch is given once: no longer than that */
 	struct pl_col *col;
 	int rc = 0;
 
-	PL_CHECK(pl_arena_array(&x->hold.mem, &col, b->n_cols + PL_LEN(added), sizeof(*col), err));
+	pl_arena_reset(mem);
+	PL_CHECK(pl_arena_array(mem, &col, b->n_cols + PL_LEN(added), sizeof(*col), err));
 	if (b->n_cols)
 		memcpy(col, b->col, b->n_cols * sizeof(*col));
 	b->col = col;
@@ -575,8 +577,8 @@ static int give_batch(struct pl_xla *x, struct pl_batch *b, const struct event *
 		*c = (struct pl_col){ .role = added[a].role,
 				      .type = added[a].type,
 				      .key = PL_NONE };
-		PL_CHECK(pl_arena_array(&x->hold.mem, &c->row, n, sizeof(*c->row), err));
-		PL_CHECK(pl_arena_array(&x->hold.mem, &c->val, n, sizeof(*c->val), err));
+		PL_CHECK(pl_arena_array(mem, &c->row, n, sizeof(*c->row), err));
+		PL_CHECK(pl_arena_array(mem, &c->val, n, sizeof(*c->val), err));
 		for (size_t i = 0; i < n && rc >= 0; i++) {
 			c->val[c->n] = value_of(&v[i], added[a].role, x, err, &rc);
 			c->row[c->n] = v[i].row;
@@ -738,6 +740,7 @@ void pl_import_xla_free(struct pl_xla *x)
 		return;
 	forget(x);
 	pl_trace_hold_fini(&x->hold);
+	pl_arena_fini(&x->columns);
 	pl_trace_batch_fini(&x->more);
 	pl_intern_fini(&x->known_key);
 	pl_intern_fini(&x->seq_key);
