@@ -4,9 +4,12 @@
 
 usage: record_train.py KIND STEPS TIMES [OWN FIRST N]
 
-Writes the time of each step, in ns, a line a step, to TIMES.rank0.  With OWN,
-the script records N steps from step FIRST on with a profiler of its own, and
-writes OWN/rank<R>.json.
+Writes the time of each step of rank 0, in ns, a line a step, to TIMES: from the
+moment at which the optimizer begins its step to that of the next one.  Whatever
+records from the end of one optimizer's step to the next starts and ends outside
+of the steps between its first and its last one.  With OWN, the script records N
+steps from step FIRST on with a profiler of its own, and writes
+OWN/rank<R>.json.
 """
 
 import os
@@ -15,6 +18,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from jobs_kinds import KINDS
@@ -62,20 +66,22 @@ def main():
     if kind.startswith("fsdp1") and torch.__version__.startswith("2.1."):
         complete_fsdp1()
     job = KINDS[kind](rank, dist.get_world_size(), None)
-    prof, taken = None, []
+    prof, at = None, []
+    register_optimizer_step_pre_hook(
+        lambda *_: at.append(time.perf_counter_ns()) if len(at) == i + 1
+        else None)
+    at.append(time.perf_counter_ns())
     for i in range(steps):
         if own and i == first:
             prof = profile(activities=[ProfilerActivity.CPU],
                            record_shapes=True)
             prof.prepare_trace()
             prof.start_trace()
-        begin = time.perf_counter_ns()
         if prof:
             with record_function(f"ProfilerStep#{i}"):
                 job.step()
         else:
             job.step()
-        taken.append(time.perf_counter_ns() - begin)
         if own and i == first + n - 1:
             prof.stop_trace()
             prof.export_chrome_trace(os.path.join(own, f"rank{rank}.json"))
@@ -85,7 +91,7 @@ def main():
     dist.barrier()
     if rank == 0:
         with open(times, "w", encoding="utf-8") as f:
-            f.writelines(f"{t}\n" for t in taken)
+            f.writelines(f"{b - a}\n" for a, b in zip(at, at[1:]))
     dist.destroy_process_group()
 
 

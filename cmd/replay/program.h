@@ -28,6 +28,7 @@ enum section {
 	SEC_WORTH,
 	SEC_RECORDED_STEPS,  /* without the last columns, for predictions */
 	SEC_ESTIMATED_STEPS, /* of durations that are predictions themselves */
+	SEC_DEVICES_PATH,    /* with the device */
 };
 
 struct job {
@@ -64,7 +65,7 @@ struct step_row {
 
 struct path_row { /* of the critical path: all of one operation, kind and rank */
 	const char *name, *kind;
-	int32_t rank; /* -1 none */
+	int32_t rank, device; /* -1 none; device: only where a rank has several */
 	uint64_t count;
 	pl_ns ns, longest_ns; /* of all; of one */
 	double share;
@@ -185,6 +186,7 @@ struct report {
 	double unexplained_share;
 	struct path_row *row;
 	size_t n_rows, cap_rows;
+	bool devices; /* a rank has several */
 	struct pl_account account;
 	struct pl_verdict verdict;
 	/* Does most of it have numbers of 16 bits or fewer? Of products if there are any: with

@@ -65,10 +65,16 @@ static const struct pl_column path[] = {
 	{ "kind", "kind", PL_CELL_STR, 0 },	  { "rank", "rank", PL_CELL_I64, 0 },
 	{ "name", "operation", PL_CELL_STR, 53 },
 };
+static const struct pl_column devices_path[] = {
+	{ "share", "share", PL_CELL_PERCENT, 0 }, { "ns", "time", PL_CELL_NS, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },	  { "longest_ns", "longest", PL_CELL_NS, 0 },
+	{ "kind", "kind", PL_CELL_STR, 0 },	  { "rank", "rank", PL_CELL_I64, 0 },
+	{ "device", "device", PL_CELL_I64, 0 },	  { "name", "operation", PL_CELL_STR, 45 },
+};
 static const struct pl_column events[] = {
 	{ "start_ns", "start", PL_CELL_NS, 0 },	  { "ns", "time", PL_CELL_NS, 0 },
 	{ "kind", "kind", PL_CELL_STR, 0 },	  { "rank", "rank", PL_CELL_I64, 0 },
-	{ "resource", "on", PL_CELL_STR, 16 },	  { "step", "step", PL_CELL_I64, 0 },
+	{ "resource", "on", PL_CELL_STR, 18 },	  { "step", "step", PL_CELL_I64, 0 },
 	{ "name", "operation", PL_CELL_STR, 38 },
 };
 static const struct pl_column memory[] = {
@@ -176,6 +182,17 @@ static size_t fill_path(const struct report *r, size_t top, struct pl_table *t)
 	return r->n_rows;
 }
 
+static size_t fill_devices_path(const struct report *r, size_t top, struct pl_table *t)
+{
+	for (size_t i = 0; i < r->n_rows && i < top; i++) {
+		const struct path_row *p = &r->row[i];
+
+		pl_table_row(t, p->share, p->ns, (int64_t)p->count, p->longest_ns, p->kind,
+			     some_rank(p->rank), some_rank(p->device), p->name);
+	}
+	return r->n_rows;
+}
+
 static size_t fill_events(const struct report *r, size_t top, struct pl_table *t)
 {
 	for (size_t i = 0; i < r->path.n && i < top; i++) {
@@ -240,6 +257,7 @@ static const struct {
 	[SEC_RANKS] = { ranks, PL_LEN(ranks), fill_ranks },
 	[SEC_RESOURCES] = { resources, PL_LEN(resources), fill_resources },
 	[SEC_PATH] = { path, PL_LEN(path), fill_path },
+	[SEC_DEVICES_PATH] = { devices_path, PL_LEN(devices_path), fill_devices_path },
 	[SEC_EVENTS] = { events, PL_LEN(events), fill_events },
 	[SEC_MEMORY] = { memory, PL_LEN(memory), fill_memory },
 	[SEC_SLOWEST] = { slowest, PL_LEN(slowest), fill_slowest },
@@ -252,6 +270,8 @@ size_t make_table(const struct report *r, enum section which, int64_t top, struc
 {
 	if (which == SEC_STEPS && r->estimated)
 		which = SEC_ESTIMATED_STEPS;
+	if (which == SEC_PATH && r->devices)
+		which = SEC_DEVICES_PATH;
 	*t = (struct pl_table){ .col = sections[which].col, .n_cols = sections[which].n_cols };
 	return sections[which].fill(r, top > 0 ? (size_t)top : SIZE_MAX, t);
 }

@@ -254,12 +254,36 @@ static void tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint3
 
 /* ---- recorded -------------------------------------------------------------------------------- */
 
-static uint32_t stream_numbered(const struct events *x, int64_t stream)
+static uint32_t stream_numbered(const struct events *x, int64_t stream, int32_t device)
 {
-	for (uint32_t i = 0; i < x->l->n; i++)
-		if (x->b->resource[x->l->v[i].res].stream == stream)
+	for (uint32_t i = 0; stream >= 0 && i < x->l->n; i++)
+		if (pl_derive_is_stream(x->b, &x->l->v[i], stream, device))
 			return i;
 	return PL_NONE;
+}
+
+/* The stream whose event stream dst awaits; the record says its number, not its device. Streams of
+ * several devices have the same numbers: it is on the device of dst, else the one on which
+ * something was launched last before the record of the event (call `until`). */
+static uint32_t awaited_stream(const struct events *x, const struct sync_record *s, uint32_t dst,
+			       uint32_t until)
+{
+	uint32_t best = stream_numbered(x, s->on_stream, s->device), last = 0;
+
+	if (best != PL_NONE && best != dst)
+		return best;
+	for (uint32_t i = 0; s->on_stream >= 0 && i < x->l->n; i++) {
+		const struct stream *y = &x->l->v[i];
+		uint32_t n = pl_derive_launched(y, until);
+
+		if (i == dst || !n || !pl_derive_is_stream(x->b, y, s->on_stream, -1))
+			continue;
+		if (best == PL_NONE || best == dst || y->op[n - 1]->call > last) {
+			best = i;
+			last = y->op[n - 1]->call;
+		}
+	}
+	return best;
 }
 
 static void recorded_waits(struct events *x, bool *any)
@@ -267,16 +291,17 @@ static void recorded_waits(struct events *x, bool *any)
 	for (size_t i = 0; i < x->rank->n_sync; i++) {
 		const struct sync_record *s = &x->rank->sync[i];
 		uint32_t call = pl_derive_call_by_corr(x->rank, s->corr), record = PL_NONE, at;
-		uint32_t dst = stream_numbered(x, s->stream),
-			 src = stream_numbered(x, s->on_stream);
+		uint32_t dst = stream_numbered(x, s->stream, s->device), src, n;
 		const struct stream *from;
-		uint32_t n;
 
 		*any |= s->wait;
-		if (!s->wait || call == PL_NONE || dst == PL_NONE || src == PL_NONE)
+		if (!s->wait || call == PL_NONE || dst == PL_NONE)
 			continue;
 		if (s->record_corr > 0)
 			record = pl_derive_call_by_corr(x->rank, s->record_corr);
+		src = awaited_stream(x, s, dst, record == PL_NONE ? call : record);
+		if (src == PL_NONE)
+			continue;
 		at = pl_derive_launched(&x->l->v[dst], call);
 		if (at == x->l->v[dst].n) /* nothing was launched behind the wait */
 			continue;

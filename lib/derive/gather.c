@@ -22,11 +22,15 @@ static uint32_t rank_index(struct builder *b, int32_t rank)
 	return i < b->n_ranks ? i : PL_NONE;
 }
 
-static pl_id resource_name(struct builder *b, const struct pl_segment *s, const struct pl_track *t)
+static pl_id resource_name(struct builder *b, const struct pl_segment *s, const struct pl_track *t,
+			   bool devices)
 {
 	char text[256];
 
-	if (t->type == PL_T_STREAM && t->stream >= 0)
+	if (t->type == PL_T_STREAM && t->stream >= 0 && devices && t->device >= 0)
+		snprintf(text, sizeof(text), "device %d stream %lld", t->device,
+			 (long long)t->stream);
+	else if (t->type == PL_T_STREAM && t->stream >= 0)
 		snprintf(text, sizeof(text), "stream %lld", (long long)t->stream);
 	else if (t->name != PL_NONE)
 		snprintf(text, sizeof(text), "%s", pl_intern_get(&s->str, t->name));
@@ -63,7 +67,11 @@ static void add_resource(struct builder *b, uint32_t seg, uint32_t track)
 		rank = &b->rank[index];
 		r.rank = rank->rank;
 		memcpy(r.coord, t->coord, sizeof(r.coord));
-		r.name = resource_name(b, s, t);
+		if (b->devices_of.seg != seg || b->devices_of.rank != t->rank ||
+		    !b->devices_of.known)
+			b->devices_of = (struct devices_of){ seg, t->rank, true,
+							     pl_trace_segment_devices(s, t->rank) };
+		r.name = resource_name(b, s, t, b->devices_of.several);
 		r.host = pl_derive_str(b, seg, t->host);
 		id = pl_derive_resource(b, &r, index);
 	}
@@ -128,6 +136,7 @@ static void add_sync(struct builder *b, const struct pl_events *e, uint32_t ev, 
 		.stream = pl_derive_value(e->stream, ev, -1),
 		.on_stream = pl_derive_value(e->wait_stream, ev, -1),
 		.record_corr = pl_derive_value(e->wait_corr, ev, -1),
+		.device = e->seg.track[e->track[ev]].device,
 		.wait = strstr(name, "Wait") != NULL,
 		.device_wide = strstr(name, "Context") || strstr(name, "Device"),
 	};

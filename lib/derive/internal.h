@@ -133,7 +133,8 @@ static inline pl_ns pl_derive_pause(const struct call *a, const struct call *c)
 /* A cuda_sync record: the target of a wait or a synchronisation. */
 struct sync_record {
 	int64_t corr, stream, on_stream, record_corr;
-	bool wait; /* stream waits for event; else the host waits */
+	int32_t device; /* of `stream`, -1 unknown */
+	bool wait;	/* stream waits for event; else the host waits */
 	bool device_wide;
 };
 
@@ -256,6 +257,11 @@ struct builder {
 	size_t cap_resources;
 	struct rank *rank;
 	size_t n_ranks, cap_ranks;
+	struct devices_of { /* the rank that was asked about last */
+		uint32_t seg;
+		int32_t rank;
+		bool known, several;
+	} devices_of;
 	struct pl_intern rank_ids; /* by number: index into rank[] */
 	int64_t *step;		   /* step numbers, in order of the steps */
 	size_t n_steps;
@@ -387,6 +393,9 @@ struct streams { /* of a rank */
 	} * awaited; /* by call */
 	size_t n_awaited, cap_awaited;
 };
+/* Is it the stream of this number on this device? -1: any. */
+bool pl_derive_is_stream(const struct builder *b, const struct stream *x, int64_t stream,
+			 int32_t device);
 /* How many operations of the stream were launched before call c. */
 uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
 /* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once.

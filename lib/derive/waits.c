@@ -139,9 +139,19 @@ static const struct sync_record *find_sync(const struct rank *rank, int64_t corr
 	return bsearch(&key, rank->sync, rank->n_sync, sizeof(*rank->sync), by_sync_corr);
 }
 
-/* A recorded synchronisation with one stream or all (-1): edges from the last operation of each. */
+bool pl_derive_is_stream(const struct builder *b, const struct stream *x, int64_t stream,
+			 int32_t device)
+{
+	int32_t own = b->g->res[x->res].device;
+
+	return (stream < 0 || b->resource[x->res].stream == stream) &&
+	       (device < 0 || own < 0 || own == device);
+}
+
+/* A recorded synchronisation with one stream or all (-1) of one device or all (-1): edges from the
+ * last operation of each. */
 static void known_sync(struct builder *b, const struct streams *l, const struct call *c,
-		       uint32_t index, int64_t stream)
+		       uint32_t index, int64_t stream, int32_t device)
 {
 	struct op *best = NULL;
 
@@ -149,7 +159,7 @@ static void known_sync(struct builder *b, const struct streams *l, const struct 
 		for (size_t i = 0; i < l->n; i++) {
 			struct op *op = last_launched(&l->v[i], index);
 
-			if (!op || (stream >= 0 && b->resource[l->v[i].res].stream != stream))
+			if (!op || !pl_derive_is_stream(b, &l->v[i], stream, device))
 				continue;
 			if (!pass && op->end <= c->end + TOL_NS && (!best || op->end > best->end))
 				best = op;
@@ -209,11 +219,11 @@ static void one_sync(struct builder *b, const struct rank *rank, const struct st
 		s && s->on_stream >= 0 ? pl_derive_call_by_corr(rank, s->record_corr) : PL_NONE;
 
 	if (record != PL_NONE) /* a wait for an event: for the operations before its record */
-		known_sync(b, l, c, record, s->on_stream);
+		known_sync(b, l, c, record, s->on_stream, -1);
 	else if (s && (s->stream >= 0 || s->device_wide))
-		known_sync(b, l, c, index, s->device_wide ? -1 : s->stream);
+		known_sync(b, l, c, index, s->device_wide ? -1 : s->stream, s->device);
 	else if (c->type == CALL_SYNC && c->device_wide)
-		known_sync(b, l, c, index, -1);
+		known_sync(b, l, c, index, -1, -1);
 	else if (c->n_ops && c->type == CALL_LAUNCH)
 		copy_wait(b, rank, c);
 	else if (b->o->infer && c->type != CALL_LAUNCH)

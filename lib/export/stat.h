@@ -32,10 +32,11 @@ struct stat_table {
 };
 
 struct stat_rank {
-	int32_t rank; /* -1: unknown */
-	int64_t key;  /* rank, or a number below 0 for a segment without a known rank */
-	pl_ns t0, t1; /* first start, last end */
-	bool device;  /* has device operations */
+	int32_t rank;	/* -1: unknown */
+	int64_t key;	/* rank, or a number below 0 for a segment without a known rank */
+	int32_t number; /* one of several devices of the rank; -1: the whole rank */
+	pl_ns t0, t1;	/* first start, last end */
+	bool device;	/* has device operations */
 	struct pl_spans compute, comm, copy, host, host_comm;
 	int64_t busy, compute_ns, comm_ns, exposed_ns, overlapped_ns,
 		copy_ns; /* by pl_export_stat_finish_rank */

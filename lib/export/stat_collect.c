@@ -71,20 +71,23 @@ out:
 	return rc < 0 ? NULL : &t->v[id];
 }
 
-static int find_rank(struct stat *s, int64_t key, size_t *index, struct pl_err *err)
+static int find_rank(struct stat *s, int64_t key, int32_t number, size_t *index, struct pl_err *err)
 {
+	const int64_t both[] = { key, number };
 	size_t before = s->rank_keys.n;
 	pl_id id;
 	int rc;
 
 	PL_TRY(pl_grow(&s->rank, &s->cap_ranks, before + 1, sizeof(*s->rank), err));
-	PL_TRY(pl_intern_add(&s->rank_keys, (const char *)&key, sizeof(key), &id, err));
+	PL_TRY(pl_intern_add(&s->rank_keys, (const char *)both, sizeof(both), &id, err));
 	*index = id;
 	if (id < before)
 		goto out;
-	s->rank[id] = (struct stat_rank){
-		.key = key, .rank = key < 0 ? -1 : (int32_t)key, .t0 = INT64_MAX, .t1 = INT64_MIN
-	};
+	s->rank[id] = (struct stat_rank){ .key = key,
+					  .rank = key < 0 ? -1 : (int32_t)key,
+					  .number = number,
+					  .t0 = INT64_MAX,
+					  .t1 = INT64_MIN };
 	s->n_ranks++;
 out:
 	return rc;
@@ -98,6 +101,7 @@ static bool on_device(const struct pl_track *k)
 /* The rank and class to which the events of a track are added. */
 struct place {
 	size_t rank; /* SIZE_MAX: no rank */
+	size_t own;  /* its device, if the rank has several; else SIZE_MAX */
 	bool device;
 };
 
@@ -154,35 +158,46 @@ static int add_sum(struct stat *s, const struct pl_segment *seg, unsigned table,
 	return 0;
 }
 
+static struct pl_spans *spans_of(struct stat_rank *r, bool device, uint8_t kind)
+{
+	bool comm = pl_trace_kind_is_comm(kind);
+
+	if (!device)
+		return comm ? &r->host_comm : kind == PL_K_HOST_OP ? &r->host : NULL;
+	if (comm || kind == PL_K_KERNEL)
+		return comm ? &r->comm : &r->compute;
+	return kind == PL_K_COPY || kind == PL_K_SET ? &r->copy : NULL;
+}
+
+static int add_time(struct stat_rank *r, const struct place *p, const struct row *row,
+		    struct pl_err *err)
+{
+	struct pl_spans *spans = spans_of(r, p->device, row->kind);
+
+	r->t0 = pl_min_i64(r->t0, row->t0);
+	r->t1 = pl_max_i64(r->t1, row->t1);
+	if (row->dur < 0 || !spans)
+		return 0;
+	r->device |= p->device;
+	return pl_spans_add(spans, 0, row->t0, row->t1, err);
+}
+
 static int add_event(struct stat *s, const struct pl_segment *seg, const struct place *p,
 		     const struct row *row, struct pl_err *err)
 {
-	struct stat_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
 	bool comm = pl_trace_kind_is_comm(row->kind);
 	unsigned k = row->kind;
-	struct pl_spans *spans;
 
-	if (!r || k == PL_K_FLOW_IN || k == PL_K_FLOW_OUT)
+	if (p->rank == SIZE_MAX || k == PL_K_FLOW_IN || k == PL_K_FLOW_OUT)
 		return 0;
-	r->t0 = pl_min_i64(r->t0, row->t0);
-	r->t1 = pl_max_i64(r->t1, row->t1);
-	if (row->dur < 0)
+	PL_CHECK(add_time(&s->rank[p->rank], p, row, err));
+	if (p->own != SIZE_MAX)
+		PL_CHECK(add_time(&s->rank[p->own], p, row, err));
+	if (row->dur < 0 || !p->device)
 		return 0;
-	if (!p->device) {
-		if (!comm && k != PL_K_HOST_OP)
-			return 0;
-		spans = comm ? &r->host_comm : &r->host;
-	} else if (comm || k == PL_K_KERNEL) {
-		PL_CHECK(add_sum(s, seg, S_KERNEL, row, err));
-		spans = comm ? &r->comm : &r->compute;
-	} else if (k == PL_K_COPY || k == PL_K_SET) {
-		PL_CHECK(add_sum(s, seg, S_COPY, row, err));
-		spans = &r->copy;
-	} else {
-		return 0;
-	}
-	r->device |= p->device;
-	return pl_spans_add(spans, 0, row->t0, row->t1, err);
+	if (comm || k == PL_K_KERNEL)
+		return add_sum(s, seg, S_KERNEL, row, err);
+	return k == PL_K_COPY || k == PL_K_SET ? add_sum(s, seg, S_COPY, row, err) : 0;
 }
 
 /* ---- communication --------------------------------------------------------------------------- */
@@ -382,6 +397,8 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 		       struct pl_err *err)
 {
 	bool any = false; /* a track that is more than a list of ranges */
+	bool several = false;
+	int64_t key;
 	pl_id id;
 
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
@@ -389,15 +406,19 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *k = &seg->track[i];
 
+		if (!i || k->rank != seg->track[i - 1].rank)
+			several = pl_trace_segment_devices(seg, k->rank);
 		place[i].device = on_device(k);
-		place[i].rank = SIZE_MAX;
+		place[i].rank = place[i].own = SIZE_MAX;
 		if (k->host < seg->str.n)
 			PL_CHECK(pl_intern_add(&s->hosts, seg->str.str[k->host],
 					       seg->str.len[k->host], &id, err));
 		if (any && k->type == PL_T_OTHER && k->rank < 0)
 			continue;
-		PL_CHECK(find_rank(s, k->rank >= 0 ? k->rank : -1 - (int64_t)s->x.merge.n_segs,
-				   &place[i].rank, err));
+		key = k->rank >= 0 ? k->rank : -1 - (int64_t)s->x.merge.n_segs;
+		PL_CHECK(find_rank(s, key, -1, &place[i].rank, err));
+		if (several && on_device(k) && k->device >= 0)
+			PL_CHECK(find_rank(s, key, k->device, &place[i].own, err));
 	}
 	return 0;
 }
@@ -445,9 +466,12 @@ int pl_export_stat_segment(struct pl_export_base *x, struct pl_segment *seg, str
 		s->n_events += b->n;
 	}
 	PL_TRY(pl_export_stat_self_times(s, seg, err));
-	for (uint32_t i = 0; i < seg->n_tracks; i++)
+	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		if (place[i].rank != SIZE_MAX)
 			tidy(&s->rank[place[i].rank]);
+		if (place[i].own != SIZE_MAX)
+			tidy(&s->rank[place[i].own]);
+	}
 out:
 	pl_free(place);
 	return rc;

@@ -43,7 +43,7 @@ static int by_rank(const void *pa, const void *pb)
 	int64_t ka = a->key < 0 ? INT64_MAX + a->key : a->key;
 	int64_t kb = b->key < 0 ? INT64_MAX + b->key : b->key;
 
-	return ka < kb ? -1 : ka > kb;
+	return ka == kb ? PL_COMPARE(a->number, b->number) : ka < kb ? -1 : 1;
 }
 
 static const struct pl_column ranks_cols[] = {
@@ -68,12 +68,16 @@ static void ranks(void *report, struct pl_table *t)
 	for (size_t i = 0; i < s->n_ranks; i++) {
 		const struct stat_rank *r = &s->rank[i];
 		int64_t span = pl_sub_sat(r->t1, r->t0);
+		char number[24];
 
 		if (r->t1 < r->t0) /* no events */
 			continue;
+		snprintf(number, sizeof(number), "device %d", r->number);
 		pl_table_row(t, r->rank < 0 ? INT64_MIN : (int64_t)r->rank,
-			     r->device ? "device" : "host", span, r->busy,
-			     span > 0 ? (double)r->busy / (double)span : 0.0,
+			     r->number >= 0 ? number
+			     : r->device    ? "device"
+					    : "host",
+			     span, r->busy, span > 0 ? (double)r->busy / (double)span : 0.0,
 			     pl_sub_sat(span, r->busy), r->compute_ns, r->comm_ns, r->exposed_ns,
 			     r->overlapped_ns, r->copy_ns);
 	}
@@ -181,7 +185,7 @@ static int64_t device_busy(const struct stat *s)
 	int64_t busy = 0;
 
 	for (size_t i = 0; i < s->n_ranks; i++)
-		if (s->rank[i].device)
+		if (s->rank[i].device && s->rank[i].number < 0)
 			busy = pl_add_sat(busy, s->rank[i].busy);
 	return busy;
 }
@@ -397,7 +401,7 @@ static bool overall(const struct stat *s, int64_t *span, int64_t *n)
 
 	*n = 0;
 	for (size_t i = 0; i < s->n_ranks; i++) {
-		if (s->rank[i].t1 < s->rank[i].t0)
+		if (s->rank[i].t1 < s->rank[i].t0 || s->rank[i].number >= 0)
 			continue;
 		*n += s->rank[i].rank >= 0;
 		t0 = pl_min_i64(t0, s->rank[i].t0);

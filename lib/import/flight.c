@@ -285,7 +285,7 @@ static int entry(struct flight *f, const struct pl_tree *e, struct pl_err *err)
 		put_int(f, PL_R_ARG, kept[i], pl_tree_int(pl_tree_get(e, kept[i]), -1));
 	started = started > created ? started : created;
 	if (ended > 0 && took && (took->type == PL_TREE_REAL || took->type == PL_TREE_INT)) {
-		double ms = took->type == PL_TREE_REAL ? took->real : (double)took->i;
+		double ms = took->type == PL_TREE_REAL ? took->real : (double)pl_tree_int(took, 0);
 
 		if (ms >= 0 && ms < 1e9)
 			started = pl_max_i64(created, ended - (int64_t)(ms * 1e6));

@@ -419,21 +419,24 @@ int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_
 	size_t host_len;
 
 	*rank = -1;
-	if (!strcmp(from, "auto"))
+	if (!strcmp(from, "auto")) {
 		*rank = info >= 0 ? info : pl_import_name_rank(path, &host, &host_len);
-	else if (!strcmp(from, "info"))
+		if (*rank < 0)
+			*rank = o->process - 1;
+	} else if (!strcmp(from, "info")) {
 		*rank = info;
-	else if (!strcmp(from, "name"))
+	} else if (!strcmp(from, "name")) {
 		*rank = pl_import_name_rank(path, &host, &host_len);
-	else if (!strcmp(from, "order"))
+	} else if (!strcmp(from, "order")) {
 		*rank = o->order;
-	else if (strstr(from, "%d"))
+	} else if (strstr(from, "%d")) {
 		*rank = by_pattern(from, path);
-	else
+	} else {
 		return pl_fail(err, PL_EUSAGE,
 			       "--rank-from: \"%s\" is none of name, info, order, or a pattern "
 			       "with %%d such as \"node%%d_\"",
 			       from);
+	}
 	return 0;
 }
 

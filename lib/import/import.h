@@ -26,6 +26,7 @@ struct pl_import_opts {
 	const struct pl_log *log;
 	const char *rank_from; /* "name" | "info" | "order" | a pattern with %d; NULL: auto */
 	int32_t order;	       /* number of this file among the inputs */
+	int32_t process;       /* of this profile of XLA in its job, from 1; 0: not known */
 	const char *columns;   /* --columns of an operation table, or NULL */
 	struct pl_et *et;      /* may be NULL */
 	/* a segment ends when its strings and their table exceed this; 0: PL_DICTIONARY_BYTES */
@@ -56,6 +57,11 @@ struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_
 int pl_import_run(struct pl_in *raw, const struct pl_importer *force,
 		  const struct pl_import_opts *o, struct pl_sink *sink, struct pl_import_stats *st,
 		  struct pl_err *err) PL_MUST;
+
+/* Rank and host from the name of a file: "rank_3.json.gz", "kineto_3",
+ * "HOST_PID.TIME.pt.trace.json". If the name does not contain them: -1 and NULL. The host is a
+ * pointer into `path` with *host_len. */
+int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len);
 
 /* Execution traces give sizes to the collectives of the profile with the same process id. */
 struct pl_et *pl_import_et_new(struct pl_err *err);

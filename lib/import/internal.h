@@ -65,10 +65,6 @@ static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
 
 /* ---- names of ranks and hosts -------------------------------------------------------------- */
 
-/* Rank and host from the name of a file: "rank_3.json.gz", "kineto_3",
- * "HOST_PID.TIME.pt.trace.json". If the name does not contain them: -1 and NULL. The host is a
- * pointer into `path` with *host_len. */
-int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len);
 /* Finds the rank by --rank-from; -1: unknown. `info`: the rank that the file itself has, or -1. */
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 			int32_t *rank, struct pl_err *err) PL_MUST;

@@ -337,13 +337,16 @@ static int find_devices(struct pl_xla *x, struct pl_err *err)
 			d = &x->device[0];
 			e->device = d->number;
 		} else if (!d) {
-			PL_CHECK(pl_append(
-				&x->device, &x->n_devices, &x->cap_devices,
-				&(struct device){ e->device, e->device, false, PL_NONE, PL_NONE },
-				sizeof(*x->device), err));
+			PL_CHECK(pl_append(&x->device, &x->n_devices, &x->cap_devices,
+					   &(struct device){ .number = e->device,
+							     .rank = e->device,
+							     .track = PL_NONE,
+							     .host = PL_NONE },
+					   sizeof(*x->device), err));
 			d = &x->device[x->n_devices - 1];
 		}
 		d->streams |= e->line == PL_XL_STREAM && x->place[e->track].plane == PL_XP_DEVICE;
+		d->cpu |= x->place[e->track].plane == PL_XP_HOST;
 	}
 	pl_sort(x->device, x->n_devices, sizeof(*x->device), compare_devices);
 	/* calls that name no device are those of the first one */
@@ -362,13 +365,30 @@ static int add_track(struct pl_xla *x, struct pl_track *t, const char *name, pl_
 	return pl_trace_segment_track(x->seg, t, id, err);
 }
 
+/* Of several profiles of one job, whose names tell no ranks: the ranks of this one. On CPUs the
+ * number of a device says the process, else the calls may say its number in the job. */
+static void rank_process(struct pl_xla *x)
+{
+	const int32_t n = (int32_t)x->n_devices;
+
+	for (int32_t i = 0; x->o->process && i < n; i++) {
+		struct device *d = &x->device[i];
+
+		if (d->cpu)
+			d->rank = d->number / PL_XLA_CPUS * n + i;
+		else if (!d->global)
+			d->rank = (x->o->process - 1) * n + i;
+	}
+}
+
 /* Ranks and tracks. The host's tracks belong to the rank of the first device. */
 static int place_devices(struct pl_xla *x, struct pl_err *err)
 {
 	uint32_t n = x->first_tracks = x->seg->n_tracks;
-	bool several = x->n_devices > 1;
+	bool several = x->n_devices > 1 || (x->n_devices && x->o->process && !x->o->rank_from);
 	char name[48];
 
+	rank_process(x);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct device *d = x->place[i].plane == PL_XP_DEVICE
 						 ? find_device(x, x->place[i].device)
@@ -430,8 +450,10 @@ static void global_numbers(struct pl_xla *x)
 							   : NULL;
 				int64_t v = number(x, col, k);
 
-				if (d && v >= 0 && v < 1 << 24)
+				if (d && v >= 0 && v < PL_XLA_NUMBERS) {
 					d->rank = (int32_t)v;
+					d->global = true;
+				}
 			}
 		}
 }
@@ -540,10 +562,12 @@ static int give_batch(struct pl_xla *x, struct pl_batch *b, const struct event *
 	} added[] = { { PL_R_STEP, PL_V_INT },	{ PL_R_CORR, PL_V_INT },  { PL_R_BYTES, PL_V_INT },
 		      { PL_R_FLOPS, PL_V_INT }, { PL_R_MOVED, PL_V_INT }, { PL_R_SEQ, PL_V_INT },
 		      { PL_R_GROUP, PL_V_STR }, { PL_R_RANKS, PL_V_STR }, { PL_R_COLL, PL_V_STR } };
+	struct pl_arena *mem = &x->columns; /* the batch is given once: no longer than that */
 	struct pl_col *col;
 	int rc = 0;
 
-	PL_CHECK(pl_arena_array(&x->hold.mem, &col, b->n_cols + PL_LEN(added), sizeof(*col), err));
+	pl_arena_reset(mem);
+	PL_CHECK(pl_arena_array(mem, &col, b->n_cols + PL_LEN(added), sizeof(*col), err));
 	if (b->n_cols)
 		memcpy(col, b->col, b->n_cols * sizeof(*col));
 	b->col = col;
@@ -553,8 +577,8 @@ static int give_batch(struct pl_xla *x, struct pl_batch *b, const struct event *
 		*c = (struct pl_col){ .role = added[a].role,
 				      .type = added[a].type,
 				      .key = PL_NONE };
-		PL_CHECK(pl_arena_array(&x->hold.mem, &c->row, n, sizeof(*c->row), err));
-		PL_CHECK(pl_arena_array(&x->hold.mem, &c->val, n, sizeof(*c->val), err));
+		PL_CHECK(pl_arena_array(mem, &c->row, n, sizeof(*c->row), err));
+		PL_CHECK(pl_arena_array(mem, &c->val, n, sizeof(*c->val), err));
 		for (size_t i = 0; i < n && rc >= 0; i++) {
 			c->val[c->n] = value_of(&v[i], added[a].role, x, err, &rc);
 			c->row[c->n] = v[i].row;
@@ -716,6 +740,7 @@ void pl_import_xla_free(struct pl_xla *x)
 		return;
 	forget(x);
 	pl_trace_hold_fini(&x->hold);
+	pl_arena_fini(&x->columns);
 	pl_trace_batch_fini(&x->more);
 	pl_intern_fini(&x->known_key);
 	pl_intern_fini(&x->seq_key);

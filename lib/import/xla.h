@@ -12,7 +12,8 @@
 #include "import/internal.h"
 
 #define PL_XLA_DEVICES 1024	 /* of a process; more are damage */
-#define PL_XLA_NUMBERS (1 << 24) /* of devices; on CPUs, process p has 2048 p and up */
+#define PL_XLA_NUMBERS (1 << 24) /* of devices */
+#define PL_XLA_CPUS    2048	 /* on CPUs, process p has the devices PL_XLA_CPUS * p and up */
 
 /* ---- words: xla_words.c -------------------------------------------------------------------- */
 

@@ -5,23 +5,22 @@
 #include "import/xla.h"
 #include "trace/hold.h"
 
-struct event {
+struct event { /* in an order without holes, because there are many */
 	struct pl_batch *b;
-	uint32_t row;
 	pl_ns ts, end;
-	pl_id name, track;
-	uint8_t class; /* of hosts: enum pl_xla_class */
-	uint8_t line;  /* of devices */
-	uint8_t kind;
-	bool op, outer; /* an operation of a device; one that contains others */
-	int32_t device; /* -1 none */
-	int64_t run, step, corr, bytes, flops, moved, program; /* INT64_MIN none */
-	pl_id name_op, module, text;			       /* PL_NONE none */
+	int64_t run, step, corr, bytes, flops, moved, program, seq; /* INT64_MIN none */
 	const char *coll;
-	pl_id group; /* text that lists its devices */
-	int64_t seq;
 	const struct event *join; /* of a call for all devices: its wait for the launches */
-	uint32_t nth;		  /* of this name in this execution on this device */
+	pl_id name, track;
+	pl_id name_op, module, text; /* PL_NONE none */
+	pl_id group;		     /* text that lists its devices */
+	uint32_t row;
+	uint32_t nth;	/* of this name in this execution on this device */
+	int32_t device; /* -1 none */
+	uint8_t class;	/* of hosts: enum pl_xla_class */
+	uint8_t line;	/* of devices */
+	uint8_t kind;
+	bool op : 1, outer : 1; /* an operation of a device; one that contains others */
 };
 struct run { /* an execution on a device */
 	int32_t device;
@@ -36,6 +35,8 @@ struct pause { /* a wait of a thread for the devices */
 struct device {
 	int32_t number, rank;
 	bool streams; /* it has lines of streams; what is on other lines is said there, too */
+	bool cpu;     /* its operations run on threads */
+	bool global;  /* calls say its number in the job, which is `rank` */
 	pl_id track;  /* of operations that ran on threads, PL_NONE: not needed */
 	pl_id host;   /* of the calls that start its executions */
 };
@@ -63,6 +64,7 @@ struct pl_xla {
 	const struct pl_import_opts *o;
 	struct pl_import_stats *st;
 	struct pl_hold hold;
+	struct pl_arena columns; /* of the batch that is given */
 	struct pl_segment *seg;
 	struct place *place;
 	struct event *v, **by;

@@ -89,12 +89,21 @@ static int look_into(struct pl_in *in, struct look *l, struct pl_err *err)
 	return 0;
 }
 
-static bool is_known_format(const struct look *l)
+/* The name of the format, NULL: none that is known. */
+static const char *format_of(const struct look *l)
 {
-	for (size_t i = 0; pl_import_formats[i]; i++)
-		if (pl_import_formats[i]->probe(l->p, l->n) > 0)
-			return true;
-	return false;
+	const char *best = NULL;
+	int sure = 0;
+
+	for (size_t i = 0; pl_import_formats[i]; i++) {
+		int s = pl_import_formats[i]->probe(l->p, l->n);
+
+		if (s > sure) {
+			sure = s;
+			best = pl_import_formats[i]->name;
+		}
+	}
+	return best;
 }
 
 /* Does a file of a folder belong to the inputs? A stream that was cut in its head (PL_NONE) may be
@@ -110,6 +119,7 @@ static bool belongs(const struct pl_inputs_opts *o, const struct pl_input *i)
 static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct pl_err *err)
 {
 	struct look l = { 0 };
+	const char *format;
 	int rc = look_into(i->in, &l, err);
 
 	if (rc >= 0 && l.n)
@@ -118,7 +128,9 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->merged = i->kind == PL_KIND_TRACE && pl_trace_is_merged(i->in);
 	} else if (rc >= 0) {
 		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
-		i->known = !l.n || is_known_format(&l);
+		format = format_of(&l);
+		i->known = !l.n || format;
+		i->xla = format && (!strcmp(format, "xla") || !strcmp(format, "xplane"));
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
 		i->chakra = !o->forced && !i->known && pl_trace_is_chakra(l.p, l.n);
 		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);
@@ -285,6 +297,49 @@ static void settle_chakra(struct pl_inputs *in)
 	}
 }
 
+static size_t folder_length(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? (size_t)(slash - path) : 0;
+}
+
+/* Is it a profile of XLA without a rank in its name, in the folder of `with`? */
+static bool is_process(const struct pl_input *i, const struct pl_input *with)
+{
+	size_t n = folder_length(with->path), host_len;
+	const char *host;
+
+	return i->xla && folder_length(i->path) == n && !memcmp(i->path, with->path, n) &&
+	       pl_import_name_rank(i->path, &host, &host_len) < 0;
+}
+
+/* Each process of a job of JAX or TensorFlow writes a profile into the same folder, under the name
+ * of its host. They are numbered in natural order; importers know better where a profile tells its
+ * number. */
+static void number_processes(struct pl_inputs *in, const struct pl_inputs_opts *o)
+{
+	for (size_t i = 0; i < in->n; i++) {
+		struct pl_input *x = &in->v[i];
+		int32_t before = 0, all = 0;
+
+		if (!is_process(x, x))
+			continue;
+		for (size_t k = 0; k < in->n; k++) {
+			bool other = is_process(&in->v[k], x);
+
+			all += other;
+			before += other && natural(in->v[k].path, x->path) < 0;
+		}
+		if (all < 2)
+			continue;
+		x->process = before + 1;
+		pl_say(o->log, PL_LOG_NOTE,
+		       "%s: its name tells no rank: process %d of the %d in this folder, by name",
+		       x->path, before, all);
+	}
+}
+
 static int find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
 		struct pl_err *err)
 {
@@ -317,6 +372,7 @@ int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int arg
 	int rc = find(in, o, argc, argv, err);
 
 	settle_chakra(in);
+	number_processes(in, o);
 	return rc;
 }
 

@@ -26,7 +26,10 @@ struct pl_input {
 	bool layers;	  /* a table of layers */
 	bool chakra;	  /* an execution trace of Chakra, which is the graph of a rank */
 	bool job;	  /* a job of run(1) */
-	bool file;	  /* a regular file: this one */
+	bool xla;	  /* a profile of JAX or TensorFlow */
+	int32_t process; /* whose profile it is, from 1; 0: the only one, or its name tells the rank
+			  */
+	bool file;	 /* a regular file: this one */
 	dev_t dev;
 	ino_t ino;
 };

@@ -50,6 +50,7 @@ static int read_input(struct job *j, const struct pl_log *log, struct pl_sink *s
 	j->tap.next = sink;
 	o.log = log;
 	o.order = j->order;
+	o.process = j->input->process;
 	o.pool = j->pool;
 	o.et = j->l->et;
 	rc = in ? pl_import_run(in, j->l->o->from, &o, &j->tap.sink, &j->st, err) : err->code;

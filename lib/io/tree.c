@@ -21,8 +21,10 @@ int pl_tree_add(struct pl_arena *a, struct pl_tree *to, struct pl_tree *item, st
 	struct pl_tree **v;
 
 	if (to->n == to->cap) {
-		size_t cap = to->cap ? 2 * to->cap : 4;
+		uint32_t cap = to->cap ? 2 * to->cap : 4;
 
+		if (cap < to->cap)
+			return pl_fail(err, PL_ELIMIT, "a list of more than %u items", to->cap);
 		PL_CHECK(pl_arena_array(a, &v, cap, sizeof(struct pl_tree *), err));
 		if (to->n)
 			memcpy(v, to->v, to->n * sizeof(*v));
@@ -95,20 +97,54 @@ static void number(const struct pl_json *j, struct pl_tree *t)
 	}
 }
 
-/* The value that begins with the token `k`. */
-static int value(struct pl_arena *a, struct pl_json *j, enum pl_json_type k, struct pl_tree **out,
-		 struct pl_err *err)
+/* Objects of a document have the same keys again and again: each is one text. */
+struct parser {
+	struct pl_arena *a;
+	struct pl_json j;
+	struct pl_tree *key[64]; /* the latest of its place; without escapes */
+};
+
+static struct pl_tree **place_of_key(struct parser *p)
 {
-	struct pl_tree *t = pl_tree_new(a, PL_TREE_NULL, err), *item = NULL;
+	const struct pl_json *j = &p->j;
+	size_t n = j->len;
+
+	return &p->key[(n ? 7 * n + (uint8_t)j->text[0] + 3 * (uint8_t)j->text[n / 2] : 0) %
+		       PL_LEN(p->key)];
+}
+
+static int key(struct parser *p, struct pl_tree **out, struct pl_err *err)
+{
+	struct pl_tree **known = place_of_key(p);
+
+	if (*known && (*known)->n == p->j.len && !memcmp((*known)->s, p->j.text, p->j.len)) {
+		*out = *known;
+		return 0;
+	}
+	*out = pl_tree_new(p->a, PL_TREE_NULL, err);
+	if (!*out)
+		return PL_ENOMEM;
+	PL_CHECK(text(p->a, &p->j, *out, err));
+	if ((*out)->n == p->j.len)
+		*known = *out;
+	return 0;
+}
+
+/* The value that begins with the token `k`. */
+static int value(struct parser *p, enum pl_json_type k, struct pl_tree **out, struct pl_err *err)
+{
+	struct pl_tree *t, *item = NULL;
+	struct pl_json *j = &p->j;
 	int rc = 0;
 
-	*out = t;
+	if (k == PL_JSON_KEY)
+		return key(p, out, err);
+	*out = t = pl_tree_new(p->a, PL_TREE_NULL, err);
 	if (!t)
 		return PL_ENOMEM;
 	switch (k) {
-	case PL_JSON_KEY:
 	case PL_JSON_STRING:
-		return text(a, j, t, err);
+		return text(p->a, j, t, err);
 	case PL_JSON_NUMBER:
 		number(j, t);
 		return 0;
@@ -124,9 +160,9 @@ static int value(struct pl_arena *a, struct pl_json *j, enum pl_json_type k, str
 	case PL_JSON_ARRAY:
 		t->type = k == PL_JSON_OBJECT ? PL_TREE_DICT : PL_TREE_LIST;
 		while ((k = pl_json_next(j)) != PL_JSON_OBJECT_END && k != PL_JSON_ARRAY_END) {
-			rc = value(a, j, k, &item, err); /* no deeper than struct pl_json goes */
+			rc = value(p, k, &item, err); /* no deeper than struct pl_json goes */
 			if (item && (rc >= 0 || item->type != PL_TREE_NULL))
-				PL_CHECK(pl_tree_add(a, t, item, err));
+				PL_CHECK(pl_tree_add(p->a, t, item, err));
 			PL_CHECK(rc);
 		}
 		return 0;
@@ -139,8 +175,8 @@ static int value(struct pl_arena *a, struct pl_json *j, enum pl_json_type k, str
 int pl_tree_json(struct pl_arena *a, const char *p, size_t n, struct pl_tree **t,
 		 struct pl_err *err)
 {
-	struct pl_json j;
+	struct parser x = { .a = a };
 
-	pl_json_init(&j, n ? p : "", n);
-	return value(a, &j, pl_json_next(&j), t, err);
+	pl_json_init(&x.j, n ? p : "", n);
+	return value(&x, pl_json_next(&x.j), t, err);
 }

@@ -21,13 +21,15 @@ enum pl_tree_type {
 	PL_TREE_DICT, /* items: key, value, key, value */
 };
 struct pl_tree {
+	union {
+		int64_t i;	    /* INT, BOOL */
+		double real;	    /* REAL */
+		const char *s;	    /* TEXT; ended by 0 */
+		struct pl_tree **v; /* items of LIST and DICT */
+	};
+	size_t n; /* bytes of the text, items */
+	uint32_t cap;
 	uint8_t type;
-	int64_t i;	    /* INT, BOOL */
-	double real;	    /* REAL */
-	const char *s;	    /* TEXT; ended by 0 */
-	size_t n;	    /* bytes of the text, items of LIST and DICT */
-	struct pl_tree **v; /* items */
-	size_t cap;
 };
 
 /* Both take all of their memory from the arena. Errors give the position in bytes, without a file.

@@ -83,7 +83,7 @@ class Recorder:
         self.n = self.first = self.recorded = 0
         self.profile = self.mark = self.rank = None
         self.prepared = self.mine = False
-        self.light = None   # while it records
+        self.light = None   # from the step before the first that it records
         self.last = 0
         self.plain, self.during = [], []
 
@@ -172,6 +172,9 @@ class Recorder:
         finally:
             self.mine = False
         self.prepared = True
+        if LIGHT:   # a step early: its first one is longer
+            self.light = load_light().Light(self.torch)
+            self.light.start()
 
     def find_rank(self):
         dist = sys.modules.get("torch.distributed")
@@ -203,9 +206,8 @@ class Recorder:
         self.mine = True
         try:
             if LIGHT:
-                self.light = load_light().Light(self.torch)
                 self.light.only_scopes(self.profile.start_trace)
-                self.light.start()
+                self.light.forget()
             else:
                 self.profile.start_trace()
         finally:
@@ -305,6 +307,8 @@ class Recorder:
     def close(self):
         self.phase = "done"
         self.unguard_exit()
+        if self.light:
+            self.light.stop()
         self.profile = self.mark = self.light = None
         while self.undo:
             self.undo.pop()()

@@ -10,6 +10,7 @@ for one.
 """
 
 import bisect
+import itertools
 import json
 import os
 import sys
@@ -40,11 +41,14 @@ class Light:
         self.libraries = []
         self.nodes = []     # of modules with a weight: of their nodes
         self.events = []    # (category, name, begin, end, thread, arguments)
+        self.calls = []     # of modules: (key, begin, end, thread, first and
+        #                     next number of a node, shape, type, gradient)
         self.names = {}     # of a module, by id: its name in its parent
         self.weights = {}   # shapes of the parameter "weight", likewise
         self.types = {}     # names of the types of elements
         self.kinds = {}     # of a module, by id: of its class
-        self.local = threading.local()
+        self.threads = {}   # their numbers in the system, by Python's
+        self.watching = False
         self.begun = {}
         self.undo = []
         self.missing = []   # parts that this version of PyTorch does not have
@@ -69,6 +73,7 @@ class Light:
             profiler._enable_profiler = enable
 
     def start(self):
+        self.watching = True
         for part in (self.watch_modules, self.watch_issues, self.watch_waits):
             try:
                 part()
@@ -76,7 +81,13 @@ class Light:
                 self.missing.append("%s: %s: %s" % (part.__name__,
                                                     type(e).__name__, e))
 
+    def forget(self):
+        """What came before the first step that is recorded."""
+        del self.events[:], self.calls[:]
+        self.lost = 0
+
     def stop(self):
+        self.watching = False
         while self.undo:
             self.undo.pop()()
 
@@ -88,13 +99,6 @@ class Light:
             self.lost += 1
 
     # ---- modules and optimizers
-
-    def stack(self):
-        try:
-            return self.local.stack
-        except AttributeError:
-            self.local.stack = []
-            return self.local.stack
 
     def learn(self, module):
         """The names of a module that nothing else called, and of its parts."""
@@ -121,39 +125,49 @@ class Light:
             self.kinds.setdefault(id(module), class_of(module))
 
     def watch_modules(self):
+        """PyTorch has hooks for the calls of all modules, too. With one of them
+        each call takes a longer way, which costs more than twice as much as this,
+        and programs that were compiled without them are compiled again."""
         torch = self.torch
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                             bool)
         number = torch._C._autograd._get_sequence_nr
-        from torch.nn.modules.module import (register_module_forward_hook,
-                                             register_module_forward_pre_hook)
+        tensor, ident = torch.Tensor, threading.get_ident
+        kinds, threads, calls = self.kinds, self.threads, self.calls
+        owner = torch.nn.Module
+        old = owner.__call__
 
-        def before(module, args):
-            if not compiling():
-                stack = self.stack()
-                if not stack and id(module) not in self.kinds:
-                    self.try_to_learn(module)
-                stack.append((id(module), number(), clock()))
+        # few lines, because each call of each module goes through them
+        def __call__(module, *args, **kwargs):
+            if compiling() or not self.watching:
+                return old(module, *args, **kwargs)
+            if id(module) not in kinds:
+                self.try_to_learn(module)
+            first, begin = number(), clock()
+            result = old(module, *args, **kwargs)
+            end = clock()
+            try:
+                thread = ident()
+                if thread not in threads:
+                    threads[thread] = threading.get_native_id()
+                x = args[0] if args else None
+                if len(calls) >= MOST:
+                    self.lost += 1
+                elif isinstance(x, tensor):
+                    calls.append((id(module), begin, end, thread, first,
+                                  number(), x.shape, x.dtype, x.requires_grad))
+                else:
+                    calls.append((id(module), begin, end, thread, first,
+                                  number(), self.look_at(x), None, True))
+            except Exception:   # a tensor of another kind, without a shape
+                self.lost += 1
+            return result
 
-        def after(module, args, output):
-            if compiling():
-                return
-            stack, key = self.stack(), id(module)
-            while stack:    # those above have failed
-                found, first, begin = stack.pop()
-                if found != key:
-                    continue
-                if key not in self.kinds:
-                    self.try_to_learn(module)
-                end = clock()
-                shape = self.shape_of(args[0]) if args else None
-                outer = tuple(s[0] for s in stack) if key in self.weights else ()
-                back = bool(args) and getattr(args[0], "requires_grad", True)
-                self.add("module", key, begin, end,
-                         (first, number(), shape, outer, back))
-                return
-        self.undo.append(register_module_forward_pre_hook(before).remove)
-        self.undo.append(register_module_forward_hook(after).remove)
+        def undo():
+            if owner.__call__ is __call__:
+                owner.__call__ = old
+        owner.__call__ = __call__
+        self.undo.append(undo)
 
     def optimizer_begins(self, optimizer):
         self.begun[id(optimizer)] = clock()
@@ -197,45 +211,44 @@ class Light:
             self.libraries.append(library)
         self.undo.append(self.libraries.clear)
 
-    def shape_of(self, value):
-        """Sizes and types of a tensor, or of tensors in a list of lists."""
+    def look_at(self, value):
+        """What is kept of an argument: shape and type of a tensor, the same of
+        those in a list of lists, a number."""
         if isinstance(value, self.torch.Tensor):
-            kind = value.dtype
-            if kind not in self.types:
-                self.types[kind] = str(kind).split(".")[-1]
-            return tuple(value.shape), self.types[kind]
+            return value.shape, value.dtype
         if isinstance(value, (list, tuple)):
-            inner = [self.shape_of(v) for v in value]
-            return [d for d, _ in inner], inner[0][1] if inner else ""
-        return (), ""
+            return [self.look_at(v) for v in value]
+        return value if isinstance(value, int) else None
 
     def kernel(self, space, name, op, after):
+        note = self.note_of(space, name)
+        redispatch = op.redispatch
+
         def call(keys, *args, **kwargs):
             begin = clock()
-            result = op.redispatch(keys & after, *args, **kwargs)
-            self.add_issue(space, name, begin, clock(), args)
+            result = redispatch(keys & after, *args, **kwargs)
+            note(begin, clock(), args)
             return result
         return call
 
     def old_kernel(self, space, name, op, below):
+        note = self.note_of(space, name)
+
         def call(*args, **kwargs):
             begin = clock()
             with below():
                 result = op(*args, **kwargs)
-            self.add_issue(space, name, begin, clock(), args)
+            note(begin, clock(), args)
             return result
         return call
 
-    def add_issue(self, space, name, begin, end, args):
+    def note_of(self, space, name):
         if "wait" in name:
-            self.add("cpu_op", WAIT, begin, end)
-            return
-        shapes = [self.shape_of(a) for a in args]
-        self.add("cpu_op", space + "::" + name, begin, end, {
-            "Input Dims": [d for d, _ in shapes],
-            "Input type": [k for _, k in shapes],
-            "Concrete Inputs": [str(a) if isinstance(a, int) else ""
-                                for a in args]})
+            return lambda begin, end, args: self.add("cpu_op", WAIT, begin, end)
+        full = space + "::" + name
+        look_at = self.look_at
+        return lambda begin, end, args: self.add(
+            "issue", full, begin, end, [look_at(a) for a in args])
 
     def watch_waits(self):
         dist = sys.modules.get("torch.distributed")
@@ -255,22 +268,52 @@ class Light:
 
     # ---- the file
 
+    def type_of(self, kind):
+        if kind not in self.types:
+            self.types[kind] = str(kind).split(".")[-1]
+        return self.types[kind]
+
+    def in_words(self, kept):
+        """Dimensions and type of an argument of look_at()."""
+        if isinstance(kept, tuple):
+            return list(kept[0]), self.type_of(kept[1])
+        if isinstance(kept, list):
+            inner = [self.in_words(k) for k in kept]
+            return [d for d, _ in inner], inner[0][1] if inner else ""
+        return (), ""
+
+    def other_events(self):
+        for category, name, begin, end, thread, arguments in self.events:
+            if category == "issue":
+                category = "cpu_op"
+                words = [self.in_words(a) for a in arguments]
+                arguments = {"Input Dims": [d for d, _ in words],
+                             "Input type": [k for _, k in words],
+                             "Concrete Inputs": [str(a) if isinstance(a, int)
+                                                 else "" for a in arguments]}
+            yield category, name, begin, end, thread, arguments
+
     def module_events(self):
-        for category, key, begin, end, thread, arguments in self.events:
-            if category != "module":
-                yield category, key, begin, end, thread, arguments
-                continue
-            first, last, shape, outer, back = arguments
-            weight = self.weights.get(key)
+        """Of each call, after those around it."""
+        around = []     # (thread, end, key)
+        for key, begin, end, thread, first, last, shape, kind, back in \
+                sorted(self.calls, key=lambda c: (c[3], c[1], -c[2])):
+            while around and (around[-1][0] != thread or
+                              around[-1][1] <= begin):
+                around.pop()
+            around.append((thread, end, key))
+            thread = self.threads[thread]
             yield ("python_function", "nn.Module: " + self.names.get(key, "?"),
                    begin, end, thread, None)
             arguments = None
-            if shape and shape[1]:
-                arguments = {"Input Dims": [shape[0]], "Input type": [shape[1]]}
+            shape, kind = self.in_words((shape, kind) if kind else shape)
+            if kind:
+                weight = self.weights.get(key)
+                arguments = {"Input Dims": [shape], "Input type": [kind]}
                 if weight:
                     arguments["Input Dims"].append(weight)
-                    arguments["Input type"].append(shape[1])
-                    path = [self.names.get(k, "?") for k in (*outer, key)]
+                    arguments["Input type"].append(kind)
+                    path = [self.names.get(k, "?") for _, _, k in around]
                     self.nodes.append((first, last, ".".join(path), weight,
                                        back))
             yield ("cpu_op", self.kinds.get(key, "?") + ".forward", begin, end,
@@ -318,7 +361,7 @@ class Light:
         base = trace.get("baseTimeNanoseconds", 0)
         events = trace["traceEvents"]
         for category, name, begin, end, thread, arguments in \
-                self.module_events():
+                itertools.chain(self.module_events(), self.other_events()):
             if base:
                 begin, end = (begin - base) / 1000, (end - base) / 1000
             else:   # files without a base have whole microseconds

@@ -263,6 +263,7 @@ function tables() {
 	const r = report;
 	table('Critical path', r.critical_path, [['share', true, (x) => percent(x.share)], ['time', true, (x) => ns(x.ns)],
 		['count', true, (x) => x.count], ['kind', false, (x) => x.kind], ['rank', true, (x) => x.rank ?? ''],
+		...((r.critical_path || []).some((x) => 'device' in x) ? [['device', true, (x) => x.device ?? '']] : []),
 		['operation', false, (x) => findButton(x.name)]], 12);
 	const period = (r.steps || []).some((x) => x.period_ns !== null) ? [['period', true, (x) => (x.period_ns === null ? '' : ns(x.period_ns))]] : [];
 	if ((r.steps || []).length > 1)

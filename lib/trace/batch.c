@@ -199,6 +199,22 @@ void pl_trace_segment_fini(struct pl_segment *s)
 	memset(s, 0, sizeof(*s));
 }
 
+bool pl_trace_segment_devices(const struct pl_segment *s, int32_t rank)
+{
+	int32_t device = -1;
+
+	for (uint32_t i = 0; i < s->n_tracks; i++) {
+		const struct pl_track *t = &s->track[i];
+
+		if (t->type != PL_T_STREAM || t->rank != rank || t->device < 0)
+			continue;
+		if (device >= 0 && t->device != device)
+			return true;
+		device = t->device;
+	}
+	return false;
+}
+
 int pl_trace_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
 			   struct pl_err *err)
 {

@@ -248,6 +248,8 @@ struct pl_segment {
 };
 int pl_trace_segment_init(struct pl_segment *s, struct pl_err *err) PL_MUST;
 void pl_trace_segment_fini(struct pl_segment *s);
+/* Does the rank have streams on several devices? */
+bool pl_trace_segment_devices(const struct pl_segment *s, int32_t rank);
 int pl_trace_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
 			   struct pl_err *err) PL_MUST;
 int pl_trace_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value,

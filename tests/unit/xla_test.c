@@ -48,9 +48,10 @@ static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *
 	return 0;
 }
 
+static struct pl_import_opts o;
+
 static int import(const void *p, size_t n, const char *format)
 {
-	static const struct pl_import_opts o;
 	struct pl_sink sink = { .batch = on_batch };
 
 	text.n = 0;
@@ -221,6 +222,14 @@ static void gpus(void)
 	ok(has("gpu_annotation dot.3 200+300"), "lines that say again what streams do are ranges");
 	ok(has("step train 100+900 step=3") && has("gpu_annotation 3 200+500"),
 	   "steps of the program");
+	o.process = 3;
+	is_i64(import_events(gpu), 0, "the third of several processes");
+	ok(has("r2 stream kernel gemm_fusion") && has("r2 thread runtime cuLaunchKernel"),
+	   "its device has the third rank");
+	is_i64(import_events(two_cpus), 0, "one of several processes with two devices of CPUs");
+	ok(has("r0 stream collective psum.2") && has("r1 stream collective psum.2"),
+	   "the numbers of devices say which, and ranks follow one another");
+	o.process = 0;
 }
 
 static const char tpu[] = PROCESS("1", "/host:CPU") THREAD("1", "1", "python")
