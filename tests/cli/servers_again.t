@@ -40,7 +40,7 @@ kill -STOP "$server"
 wait "$pid"
 check "a server that is stopped for ever ends training" [ $? = 4 ]
 holds err 'server 0 is lost, and did not come back' "... the workers say so"
-start adsp
+start adsp --set steps=100000 # it must still train when the signal comes
 kill -TERM "$pid"
 wait "$pid"
 check "a signal ends training" [ $? = 143 ]
