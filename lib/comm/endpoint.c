@@ -168,8 +168,7 @@ void pl_comm_end_node_free(struct pl_endpoint *e, struct pl_end_node *n)
 			(void *)((char *)n - offsetof(struct pl_end_conn, lost_event)));
 }
 
-/* Forget the events of a connection. */
-static void purge(struct pl_endpoint *e, uint32_t number)
+void pl_comm_end_purge(struct pl_endpoint *e, uint32_t number)
 {
 	struct pl_end_node **at = &e->events, *last = NULL;
 
@@ -368,7 +367,7 @@ void pl_comm_endpoint_drop(struct pl_endpoint *e, uint32_t connection, const cha
 		snprintf(c->end_why, sizeof(c->end_why), "%s", why ? why : "");
 		pl_comm_end_wake(e);
 	}
-	purge(e, connection);
+	pl_comm_end_purge(e, connection);
 	/* the thread may be sending a body */
 	while (pl_comm_end_find(e, connection))
 		pl_comm_wait_for(&e->changed, &e->lock, 1000000000);

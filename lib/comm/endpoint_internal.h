@@ -190,6 +190,8 @@ struct pl_end_conn *pl_comm_end_conn_new(struct pl_err *err);
 /* The links to its peer, by the peer's id. */
 void pl_comm_end_shape(struct pl_endpoint *e, struct pl_end_conn *c);
 void pl_comm_end_node_free(struct pl_endpoint *e, struct pl_end_node *n); /* locked */
+/* Forget the events of a connection. Locked. */
+void pl_comm_end_purge(struct pl_endpoint *e, uint32_t number);
 /* Frees its messages, which nobody uses any more. Locked. */
 void pl_comm_end_conn_empty(struct pl_endpoint *e, struct pl_end_conn *c);
 /* Frees it, with what it has. */

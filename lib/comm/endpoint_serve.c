@@ -67,6 +67,8 @@ static void end(struct pl_endpoint *e, struct pl_end_conn *c, pl_ns now)
 	pl_comm_end_conn_empty(e, c);
 	atomic_store(&c->state, PL_END_OVER);
 	if (c->dropped || !c->was_open) {
+		if (c->was_open) /* an endpoint that closes drops what its user has not seen */
+			pl_comm_end_purge(e, c->number);
 		pl_comm_end_conn_free(c);
 		return;
 	}

@@ -226,6 +226,28 @@ static void test_ends(void)
 	close_pair(&p);
 }
 
+/* Nobody takes the event of a connection that comes, and its endpoint is closed. */
+static void test_unseen(void)
+{
+	const char *at = meeting(false);
+	struct pl_endpoint *a = open_one(7, at, "tcp"), *b = open_one(8, NULL, "tcp");
+	struct pl_endpoint_event ev;
+	uint32_t c = 0;
+
+	if (pl_comm_endpoint_connect(b, at, 7, pl_now_ns() + LONG_NS, &c, &err) < 0)
+		printf("# %s\n", err.msg);
+	for (int i = 0; i < 3 && c; i++)
+		if (send_to(b, c, 1, &c, sizeof(c), NULL) < 0)
+			break;
+	nap_ms(50);
+	pl_comm_endpoint_close(a);
+	ev = get(b, PL_ENDPOINT_LOST, 10);
+	ok(c && ev.connection == c && ev.goodbye,
+	   "an endpoint is closed before its user knows of a connection (%s)",
+	   ev.why ? ev.why : "");
+	pl_comm_endpoint_close(b);
+}
+
 /* Words that still wait in this side's kernel when data of the peer come, which nobody reads. */
 static void test_last_words(void)
 {
@@ -613,6 +635,7 @@ int main(void)
 	test_many();
 	test_peers();
 	test_ends();
+	test_unseen();
 	test_last_words();
 	test_limit();
 	test_tokens();
