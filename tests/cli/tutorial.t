@@ -5,12 +5,13 @@
 page=$SRC/docs/TUTORIAL.md
 mkdir "$TMP/work" && cd "$TMP/work" || exit 1
 tiny_streams "$TMP" || exit 1
-for f in recorded-ddp recorded-sharded recorded-starved; do
+for f in recorded-ddp recorded-starved; do
 	mkdir $f && for r in 0 1; do
 		sed 's/aten::mm/enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__/
 			s/record_param_comms/c10d::_all_gather/' "$TMP/rank$r.json" >"$f/rank$r.json"
 	done
 done
+mkdir recorded-sharded && awk -v dir=recorded-sharded -f "$SRC/tests/gen/sharded.awk" && rm recorded-sharded/truth
 for r in 0 1; do gzip -c "$TMP/rank$r.json" >"rank$r.1.pt.trace.json.gz"; done
 # shellcheck disable=SC2016  # back quotes of the page
 sed -n '/^```console/,/^```$/s/^\$ //p' "$page" >commands
