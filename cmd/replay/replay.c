@@ -257,7 +257,7 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	}
 	pl_sim_run_fini(&r.run);
 	if (worth && !only_simulates(&r))
-		PL_TRY(pl_rewrite_contention(&r.g, &r.basis, err));
+		PL_TRY(pl_rewrite_contention(&r.g, &r.basis.contention, err));
 	drop_columns(c, &r);
 	if (!changed && (worth || c->table == SEC_ALL))
 		PL_TRY(test_graph(&r, worth, err));

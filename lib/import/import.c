@@ -105,18 +105,11 @@ static void unknown(const char *name, struct pl_err *err)
 		name, list);
 }
 
-static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, size_t n,
-					   struct pl_err *err)
+const struct pl_importer *pl_import_probe(const uint8_t *p, size_t n)
 {
 	const struct pl_importer *best = NULL;
-	size_t k = 9; /* the end of the word after "paceline-" */
 	int sure = 0;
 
-	if (!n) {
-		pl_fail(err, PL_EDATA, "%s: byte 0: the file is empty; nothing to import",
-			pl_in_name(in));
-		return NULL;
-	}
 	for (size_t i = 0; pl_import_formats[i]; i++) {
 		int s = pl_import_formats[i]->probe(p, n);
 
@@ -125,6 +118,21 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 			best = pl_import_formats[i];
 		}
 	}
+	return best;
+}
+
+static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, size_t n,
+					   struct pl_err *err)
+{
+	const struct pl_importer *best;
+	size_t k = 9; /* the end of the word after "paceline-" */
+
+	if (!n) {
+		pl_fail(err, PL_EDATA, "%s: byte 0: the file is empty; nothing to import",
+			pl_in_name(in));
+		return NULL;
+	}
+	best = pl_import_probe(p, n);
 	while (k < n && k < 40 && p[k] > ' ')
 		k++;
 	if (!best && n > 9 && !memcmp(p, "paceline-", 9))

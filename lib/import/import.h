@@ -43,6 +43,8 @@ struct pl_importer {
 };
 
 extern const struct pl_importer *const pl_import_formats[]; /* NULL-terminated */
+/* The format of a file that begins with these bytes; NULL: none that is known. */
+const struct pl_importer *pl_import_probe(const uint8_t *p, size_t n);
 const struct pl_importer *pl_import_find(const char *name);
 
 /*

@@ -89,23 +89,6 @@ static int look_into(struct pl_in *in, struct look *l, struct pl_err *err)
 	return 0;
 }
 
-/* The name of the format, NULL: none that is known. */
-static const char *format_of(const struct look *l)
-{
-	const char *best = NULL;
-	int sure = 0;
-
-	for (size_t i = 0; pl_import_formats[i]; i++) {
-		int s = pl_import_formats[i]->probe(l->p, l->n);
-
-		if (s > sure) {
-			sure = s;
-			best = pl_import_formats[i]->name;
-		}
-	}
-	return best;
-}
-
 /* Does a file of a folder belong to the inputs? A stream that was cut in its head (PL_NONE) may be
  * a trace. */
 static bool belongs(const struct pl_inputs_opts *o, const struct pl_input *i)
@@ -119,7 +102,7 @@ static bool belongs(const struct pl_inputs_opts *o, const struct pl_input *i)
 static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct pl_err *err)
 {
 	struct look l = { 0 };
-	const char *format;
+	const struct pl_importer *format;
 	int rc = look_into(i->in, &l, err);
 
 	if (rc >= 0 && l.n)
@@ -128,9 +111,10 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->merged = i->kind == PL_KIND_TRACE && pl_trace_is_merged(i->in);
 	} else if (rc >= 0) {
 		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
-		format = format_of(&l);
+		format = pl_import_probe(l.p, l.n);
 		i->known = !l.n || format;
-		i->xla = format && (!strcmp(format, "xla") || !strcmp(format, "xplane"));
+		i->xla =
+			format && (!strcmp(format->name, "xla") || !strcmp(format->name, "xplane"));
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
 		i->chakra = !o->forced && !i->known && pl_trace_is_chakra(l.p, l.n);
 		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);

@@ -157,9 +157,8 @@ static int commit(struct worker *k, struct pl_err *err)
 	PL_CHECK(pl_ps_session_commit(&k->s, err));
 	k->sent = begin;
 	k->flies = k->cut != NULL;
-	if (!k->flies) {
+	if (!k->flies)
 		PL_CHECK(wait_for_reply(k, err));
-	}
 	k->last_commit_ns = pl_now_ns() - begin - (k->counts.wait_ns - waited);
 	k->counts.commit_ns += k->last_commit_ns;
 	begin_commit(k);

@@ -79,9 +79,8 @@ struct pl_rewrite_basis {
 	 * 1: as long, or not known */
 	double contention;
 };
-/* Set basis->contention, if it was not found yet. */
-int pl_rewrite_contention(const struct pl_graph *g, struct pl_rewrite_basis *basis,
-			  struct pl_err *err) PL_MUST;
+/* Set *factor, a basis' contention, unless it is above 0: then it was found already. */
+int pl_rewrite_contention(const struct pl_graph *g, double *factor, struct pl_err *err) PL_MUST;
 /* What the prediction of the present communication depends on, if it has other algorithms than the
  * recorded ones. */
 void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *basis);

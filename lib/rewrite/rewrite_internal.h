@@ -247,7 +247,7 @@ struct pl_rewriter {
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
 	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */
-	struct pl_rewrite_basis basis;	  /* its factor of contention, once it was needed */
+	double contention;		  /* see pl_rewrite_contention() */
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 	uint32_t unknown; /* which name of a rewrite is that of no tensor; PL_NONE */

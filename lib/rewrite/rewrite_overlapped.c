@@ -182,16 +182,15 @@ static int settle(struct overlapped *x, struct pl_err *err)
 	return 0;
 }
 
-int pl_rewrite_contention(const struct pl_graph *g, struct pl_rewrite_basis *basis,
-			  struct pl_err *err)
+int pl_rewrite_contention(const struct pl_graph *g, double *factor, struct pl_err *err)
 {
 	double samples;
 
-	if (basis->contention > 0)
+	if (*factor > 0)
 		return 0;
-	PL_CHECK(pl_cost_overlap(g, &basis->contention, &samples, err));
-	if (basis->contention < 1 || (!pl_cost_by_threads(g) && samples < PL_COST_OVERLAP_SAMPLES))
-		basis->contention = 1;
+	PL_CHECK(pl_cost_overlap(g, factor, &samples, err));
+	if (*factor < 1 || (!pl_cost_by_threads(g) && samples < PL_COST_OVERLAP_SAMPLES))
+		*factor = 1;
 	return 0;
 }
 
@@ -201,7 +200,7 @@ int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g,
 	struct overlapped x = { .s = s, .b = { .g = g, .threads = pl_cost_by_threads(g) } };
 	int rc;
 
-	PL_CHECK(pl_rewrite_contention(g, basis, err));
+	PL_CHECK(pl_rewrite_contention(g, &basis->contention, err));
 	x.b.factor = basis->contention;
 	if (x.b.factor <= 1)
 		return 0;
@@ -328,15 +327,16 @@ out:
 int pl_rewrite_overlapped_edit(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct rw_state *st = rw_now(r);
-	struct contention b = { .g = r->e->g, .threads = pl_cost_by_threads(r->e->g) };
+	struct contention b = { .g = r->e->g };
 	int rc;
 
 	if (st->over || (!st->overlapped && !st->wrap && !st->lost))
 		return 0;
-	PL_CHECK(pl_rewrite_contention(b.g, &r->basis, err));
-	b.factor = r->basis.contention;
+	PL_CHECK(pl_rewrite_contention(b.g, &r->contention, err));
+	b.factor = r->contention;
 	if (b.factor <= 1)
 		return 0;
+	b.threads = pl_cost_by_threads(b.g);
 	rc = slow_overlapped(r, &b, err);
 	pl_spans_fini(&b.comm);
 	return rc;

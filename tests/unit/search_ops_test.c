@@ -220,7 +220,8 @@ static double sample_ns(const struct net *j, double by)
 	return ns;
 }
 
-/* Communication stays with a larger batch, so a sample takes less: the best of what is tried. */
+/* A larger batch needs as much communication as a small one, so a sample takes less time. The
+ * search takes the best of the batches that it tries. */
 static void test_batch(void)
 {
 	static const double by[] = { 0.5, 1, 2, 4, 8 };
