@@ -140,6 +140,7 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 			       .src = -1,
 			       .dst = -1,
 			       .comm_stream = b->track[row],
+			       .pair = PL_NONE,
 			       .coll = PL_NONE,
 			       .group = PL_NONE,
 			       .ranks = PL_NONE,

@@ -32,7 +32,8 @@ struct pl_comm {
 	int32_t rank, peer;   /* peer -1 unknown */
 	int32_t src, dst;     /* as recorded, -1 */
 	int32_t size;	      /* of the group as recorded, or 0 */
-	uint32_t comm_stream; /* where its order holds: a stream, or all host threads of a rank;
+	uint32_t pair;	      /* of threads of its rank, PL_NONE (listed.c) */
+	uint32_t comm_stream; /* where its order holds: a stream, or host threads of a rank;
 			       * while its segment is read, the track */
 	uint32_t clock;
 	pl_id name, coll, group; /* coll, group: PL_NONE */
@@ -63,8 +64,9 @@ struct pl_align_segment {
 	uint32_t number; /* in the output; if it is left out, the number of the next */
 };
 
-struct pl_comm_stream {		      /* a key of pl_align.comm_streams */
-	int64_t rank, device, stream; /* device, stream: -1 for threads */
+struct pl_comm_stream { /* a key of pl_align.comm_streams */
+	int64_t rank;
+	int64_t device, stream; /* of threads: -1, and their pair (listed.c) or -1 */
 };
 
 struct pl_cgroup {

@@ -4,9 +4,10 @@
  *
  * Where all listed groups of a rank that have several members have the same members, its
  * communication is of that group, which counts as recorded. Where a rank is in several groups, the
- * threads of gloo tell them apart. If they do not, infer.c decides between the groups, and infers
- * no other group. If the file of one member lists a group and the file of another member does not,
- * no listed group is used.
+ * threads of gloo tell them apart. If they do not tell which group is which (one is not used), the
+ * collectives of a pair of threads are still of one group: infer.c decides between the groups, and
+ * infers no other group. If the file of one member lists a group and the file of another member
+ * does not, no listed group is used.
  *
  * Cost: with E events and M members of all different sets O((E + M) log M), and M times the sets of
  * a rank to compare files. Inferred groups: the square of the streams times the sets of a rank.
@@ -90,6 +91,21 @@ struct thread {
 
 PL_COMPARATOR(by_tid, struct thread, tid, track);
 
+/* Into pair[] by track: the pair of each thread; how many pairs there are. `all`: both threads of
+ * each pair are here, else only those whose numbers follow each other are a pair. */
+static size_t pair_threads(const struct thread *v, size_t n, bool all, uint32_t *pair)
+{
+	bool second = true;
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		second = all ? i % 2 : !second && (uint64_t)v[i].tid - (uint64_t)v[i - 1].tid == 1;
+		k += !second;
+		pair[v[i].track] = (uint32_t)k - 1;
+	}
+	return k;
+}
+
 /*
  * PyTorch makes two threads, one after the other, with each process group of gloo. So the threads
  * of a rank, all of one process, are in the order of the list. Other processes may make threads
@@ -102,7 +118,6 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 	size_t groups = a->n_listed - listed0, n = 0, k = 0;
 	struct thread *v = NULL;
 	uint32_t *group = NULL; /* by track: which of the listed ones */
-	bool second = true;
 	int rc = 0;
 
 	if (groups < 2)
@@ -123,13 +138,11 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 			goto out;
 	}
 	pl_sort(v, n, sizeof(*v), by_tid);
-	for (size_t i = 0; i < n; i++) {
-		second = n == 2 * groups
-				 ? i % 2
-				 : !second && (uint64_t)v[i].tid - (uint64_t)v[i - 1].tid == 1;
-		k += !second;
-		group[v[i].track] = (uint32_t)k - 1;
-	}
+	pair_threads(v, n, n % 2 == 0, group);
+	for (size_t i = ev0; i < a->n; i++)
+		if (a->ev[i].kind == PL_K_COLLECTIVE)
+			a->ev[i].pair = group[a->ev[i].comm_stream];
+	k = pair_threads(v, n, n == 2 * groups, group);
 	for (size_t i = ev0; k == groups && i < a->n; i++) {
 		struct pl_comm *e = &a->ev[i];
 		const struct pl_listed *l = &a->listed[listed0 + group[e->comm_stream]];
@@ -312,6 +325,41 @@ static int doubt_threads(struct pl_align *a, const struct pl_listed *first, stru
 	return 0;
 }
 
+/* Collectives without a group: each pair of threads has an order of its own, if all ranks have
+ * equally many pairs. */
+static int use_pairs(struct pl_align *a, struct pl_err *err)
+{
+	uint32_t *pairs = NULL, most = 0, n = (uint32_t)a->rank_seen.n;
+	bool same = true;
+	int rc;
+
+	PL_TRY(pl_alloc(&pairs, n + 1u, sizeof(*pairs), err));
+	for (size_t i = 0; i < a->n && same; i++) {
+		const struct pl_comm *e = &a->ev[i];
+		uint32_t r = pl_intern_find(&a->rank_seen, (const char *)&e->rank, sizeof(e->rank));
+
+		if (e->kind != PL_K_COLLECTIVE || e->group != PL_NONE || r >= n)
+			continue;
+		same = e->pair != PL_NONE;
+		if (same && e->pair >= pairs[r])
+			pairs[r] = e->pair + 1;
+		most = pairs[r] > most ? pairs[r] : most;
+	}
+	for (uint32_t r = 0; r < n; r++)
+		same &= !pairs[r] || pairs[r] == most;
+	for (size_t i = 0; i < a->n && same && most > 1; i++) {
+		struct pl_comm *e = &a->ev[i];
+		const struct pl_comm_stream key = { e->rank, -1, e->pair };
+
+		if (e->kind == PL_K_COLLECTIVE && e->group == PL_NONE)
+			PL_TRY(pl_intern_add(&a->comm_streams, (const char *)&key, sizeof(key),
+					     &e->comm_stream, err));
+	}
+out:
+	pl_free(pairs);
+	return rc;
+}
+
 int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 {
 	struct pl_listed *first = NULL;
@@ -339,6 +387,7 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 		forget_threads(a);
 		a->n_listed = 0;
 	}
+	PL_TRY(use_pairs(a, err));
 out:
 	pl_free(first);
 	return rc;

@@ -196,6 +196,8 @@ struct threads {
 	int64_t tid[KINDS][2];
 	int64_t bytes; /* of the last collective of a row */
 	int64_t pid;   /* 0: one process; else each group has one, from this number on */
+	bool unused;   /* the group of all ranks has no collectives */
+	pl_ns apart;   /* rows, and columns, take turns to begin first; 0: the first always does */
 };
 
 static int feed_rank(struct pl_align *a, const struct threads *t, int rank, struct pl_err *err)
@@ -206,8 +208,11 @@ static int feed_rank(struct pl_align *a, const struct threads *t, int rank, stru
 	char file[16];
 
 	for (int i = 0; i < MANY; i++) {
-		int kind = i % KINDS, nth = (i / KINDS + rank) % 2;
-		pl_ns at = 5000000 * (i + 1) + 100000 * (kind == 1 ? rank / 2 : rank % 2);
+		int kind = t->unused ? 1 + i % (KINDS - 1) : i % KINDS;
+		int nth = (i / KINDS + rank) % 2;
+		pl_ns apart = t->apart ? t->apart : 100000;
+		int first = t->apart ? i / KINDS % 2 : 0;
+		pl_ns at = 5000000 * (i + 1) + apart * ((kind == 1 ? rank / 2 : rank % 2) != first);
 
 		e[i] = (struct ev){ .kind = PL_K_COLLECTIVE,
 				    .name = "gloo:all_reduce",
@@ -251,17 +256,28 @@ static void check_threads(void)
 		"{\"world_size\":4,\"pg_config\":[" ALL ",{\"pg_name\":\"7\",\"ranks\":[%d]}]}";
 	/* rank 1 made threads while rank 2 did; one thread of rank 3 had nothing to do */
 	struct threads t[RANKS] = {
-		{ LIST(LOWER, EVEN), { { 10, 11 }, { 20, 21 }, { 30, 31 } }, 4096, 0 },
-		{ LIST(LOWER, ODD), { { 9, 12 }, { 22, 24 }, { 32, 34 } }, 4096, 0 },
-		{ LIST(UPPER, EVEN), { { 13, 14 }, { 23, 25 }, { 33, 35 } }, 4096, 0 },
-		{ LIST(UPPER, ODD), { { 15, 16 }, { 26, 0 }, { 28, 29 } }, 4096, 0 },
+		{ LIST(LOWER, EVEN), { { 10, 11 }, { 20, 21 }, { 30, 31 } }, 4096, 0, false, 0 },
+		{ LIST(LOWER, ODD), { { 9, 12 }, { 22, 24 }, { 32, 34 } }, 4096, 0, false, 0 },
+		{ LIST(UPPER, EVEN), { { 13, 14 }, { 23, 25 }, { 33, 35 } }, 4096, 0, false, 0 },
+		{ LIST(UPPER, ODD), { { 15, 16 }, { 26, 0 }, { 28, 29 } }, 4096, 0, false, 0 },
 	};
 	char all[RANKS][128];
 
 	check_thread_groups("threads tell groups apart", t, found);
 	t[1].bytes = 8192;
-	check_thread_groups("... unless members differ", t, "inferred0:0,1,2,3?");
+	check_thread_groups("... unless members differ", t,
+			    "inferred0:0,1,2,3? inferred1:0,1,2,3? inferred2:0,1,2,3?");
 	t[1].bytes = 4096;
+	for (int r = 0; r < RANKS; r++) {
+		t[r].unused = true;
+		t[r].apart = 2000000;
+	}
+	check_thread_groups("a group without collectives", t,
+			    "inferred0:0,1? inferred1:2,3? inferred2:0,2? inferred3:1,3?");
+	for (int r = 0; r < RANKS; r++) {
+		t[r].unused = false;
+		t[r].apart = 0;
+	}
 	t[1].tid[1][1] = 0;
 	t[1].tid[2][0] = 23;
 	t[1].tid[2][1] = 0;
