@@ -120,12 +120,6 @@ static const struct advice {
 	  NULL,
 	  0,
 	  { "code that is made before the training: steps of equal shapes, a warm cache", { 0 } } },
-	{ PL_VERDICT_OTHER,
-	  "phase=other",
-	  0,
-	  { "without what the program does between the optimizer and the next batch (logs, "
-	    "metrics): less often, or in another thread",
-	    { 0 } } },
 	{ PL_VERDICT_CONTENTION,
 	  NULL,
 	  0,
@@ -150,6 +144,11 @@ static const struct words computation_of_halves = {
 	"computation twice as fast: another device; most of it has numbers of 16 bits already",
 	{ [TORCH] = "computation twice as fast: torch.compile, or another device; most of it has "
 		    "numbers of 16 bits already" }
+};
+static const struct words fewer_pauses = {
+	"if the interpreter took half the time between operations: fewer and larger operations",
+	{ [TORCH] = "if Python took half the time between operations: torch.compile, or fewer and "
+		    "larger operations" }
 };
 /* Numbers of 16 bits get no smaller by a setting. */
 static const struct words gradients_of_halves = {
@@ -322,7 +321,7 @@ static int simulate(const struct report *r, const char *line, double factor, boo
 	struct halving x = { .factor = factor, .touched = 1 - factor, .in_graph = in_graph };
 	struct pl_graph_select select = { 0 };
 	pl_ns *length = NULL;
-	const char *kind;
+	const char *kind, *phase;
 	struct pl_plan plan;
 	int rc;
 
@@ -337,6 +336,8 @@ static int simulate(const struct report *r, const char *line, double factor, boo
 	PL_TRY(pl_plan_add_line(&plan, line, err));
 	kind = plan.rw[0].select.key[PL_SEL_KIND];
 	x.comm = kind && !strcmp(kind, "comm");
+	phase = plan.rw[0].select.key[PL_SEL_PHASE];
+	x.pauses = kind ? strstr(kind, "gap") != NULL : phase && !strcmp(phase, "other");
 	PL_TRY(pl_graph_select_init(&select, &plan.rw[0].select, &r->g, NULL, err));
 	PL_TRY(pl_sim_means(r->s, &(struct pl_sim_scale){ &select, (float)factor, length }, 1,
 			    &x.mean, err));
@@ -427,6 +428,32 @@ out:
 	return rc;
 }
 
+/* What the program does between the steps' passes, and what the interpreter takes inside
+ * operations. The selectors take both, so the factor leaves the other one as it is. */
+static int try_other(struct report *r, const struct pl_verdict_row *v, struct pl_err *err)
+{
+	struct advice_row row = { .at_most = false };
+	double factor = 1 - v->between, alone;
+
+	snprintf(row.what, sizeof(row.what),
+		 "without what the program does between %s: less often, "
+		 "or in another thread",
+		 v->updates ? "the optimizer and the next batch (logs, metrics)"
+			    : "the steps (logs, requests)");
+	snprintf(row.change, sizeof(row.change), "scale phase=other by %.2g", factor);
+	if (v->between > 0)
+		PL_CHECK(simulate(r, row.change, factor, false, &row.saves, &alone, err));
+	insert(r, &row);
+	factor = 1 - v->inside / 2;
+	row = (struct advice_row){ .no_setting = true };
+	snprintf(row.what, sizeof(row.what), "%s", in_words(r, &fewer_pauses));
+	snprintf(row.change, sizeof(row.change), "scale phase=other,kind=gap by %.2g", factor);
+	if (v->inside > 0)
+		PL_CHECK(simulate(r, row.change, factor, false, &row.saves, &alone, err));
+	insert(r, &row);
+	return 0;
+}
+
 static int try_advice(struct report *r, const struct advice *a, const struct pl_verdict_row *v,
 		      struct pl_err *err)
 {
@@ -474,6 +501,9 @@ int find_advice(struct report *r, struct pl_err *err)
 		if (row && a->cause == PL_VERDICT_EXPOSED)
 			PL_CHECK(try_no_sync(r, row, err));
 	}
+	for (size_t i = 0; i < v->n; i++)
+		if (v->row[i].cause == PL_VERDICT_OTHER)
+			PL_CHECK(try_other(r, &v->row[i], err));
 	return 0;
 }
 

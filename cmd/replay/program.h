@@ -125,6 +125,8 @@ struct trust {
 	size_t n, n_low;   /* the first n_low make it low */
 	char missing[112]; /* ", as rank 1 was not recorded", "": none is missing */
 	bool contradiction, not_joined;
+	double drift;		      /* find_drift() */
+	bool unlike_work;	      /* likewise */
 	struct pl_selftest_path path; /* of the recorded run */
 	double part_ns;	 /* that the profiler takes for a part of an operation; 0: not known */
 	double profiler; /* its share of the recorded path */
@@ -327,6 +329,12 @@ bool is_unreliable(const struct report *r);
 /* A line behind `head`: "trust:". */
 void print_trust(const char *head, const struct report *r, struct pl_writer *w);
 void put_trust(struct pl_writer *w, const struct report *r);
+
+/* ---- drift.c ---- */
+/* By which factor each of the last steps takes longer than each of the first, for the same work, if
+ * it is `least` or more; else less. *unlike: so do the steps, but their work does not. */
+int find_drift(const struct report *r, double least, double *factor, bool *unlike,
+	       struct pl_err *err) PL_MUST;
 
 /* ---- waits.c ---- */
 /* The longest waits that nobody recorded; p is the critical path. */

@@ -47,9 +47,7 @@
 
 #define MOST_TIMES 100 /* more is said as "more than" */
 
-/* Steps that grow so much, and at least so many: the profiler or the machine gets slower. */
-#define DRIFT	    1.5
-#define DRIFT_STEPS 4
+#define DRIFT 1.5 /* steps that grow so much: the profiler or the machine gets slower */
 
 #define TRIES 32
 
@@ -182,25 +180,11 @@ static void judge_one_step(struct report *r)
 			what, 100 * PL_SELFTEST_SCATTER);
 }
 
-/* By which factor the shortest of the last half of the steps is longer than the longest of the
- * first half; 0: they are few. */
-static double growth(const struct report *r)
-{
-	size_t half = r->n_steps / 2;
-	double first = 0, last = INFINITY;
-
-	for (size_t i = 0; i < half; i++) {
-		first = fmax(first, (double)r->step[i].replayed);
-		last = fmin(last, (double)r->step[r->n_steps - half + i].replayed);
-	}
-	return r->n_steps >= DRIFT_STEPS && first > 0 ? last / first : 0;
-}
-
 /* The mean of few steps of which some are unusual is not that of many. Where steps overlap, each
  * may be longer than the one before, so their periods count. */
 static void judge_steps(struct report *r)
 {
-	double sum = 0, squares = 0, least = INFINITY, most = 0, mean, half, grows;
+	double sum = 0, squares = 0, least = INFINITY, most = 0, mean, half;
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->n_steps; i++) {
@@ -218,12 +202,14 @@ static void judge_steps(struct report *r)
 		judge_one_step(r);
 	if (n < 2)
 		return;
-	grows = growth(r);
-	if (grows >= DRIFT)
+	if (r->trust.drift >= DRIFT)
 		because(&r->trust, TRUST_LOW,
 			"each of the last steps takes at least %.1f times as long as each of the "
 			"first: record again, on a machine that does nothing else",
-			grows);
+			r->trust.drift);
+	if (r->trust.unlike_work)
+		because(&r->trust, TRUST_HIGH,
+			"steps do unlike work: the sizes of operations differ");
 	mean = sum / (double)n;
 	half = pl_selftest_half(sqrt(fmax(squares - sum * mean, 0) / (double)(n - 1)), n);
 	if (half >= LOW * mean)
@@ -303,6 +289,7 @@ out:
 int judge_recording(struct report *r, struct pl_err *err)
 {
 	PL_CHECK(find_missing(&r->trust, &r->g, err));
+	PL_CHECK(find_drift(r, DRIFT, &r->trust.drift, &r->trust.unlike_work, err));
 	return judge_operations(r, err);
 }
 

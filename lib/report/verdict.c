@@ -67,11 +67,6 @@ static bool is_tail(const struct verdict_study *x, const struct verdict_part *p)
 						: p->start >= cell->last_backward;
 }
 
-static bool is_product(const struct verdict_study *x, const struct verdict_part *p)
-{
-	return verdict_is_product(x->g, verdict_shape(x, p->step), p->node);
-}
-
 /* ---- detectors ------------------------------------------------------------------------------- */
 
 static bool is_long_tail(const struct verdict_study *x, const struct verdict_tail *t)
@@ -499,6 +494,7 @@ static void tell_other(struct words *w)
 	const char *in = strcmp(w->in, " in communication") ? w->in : " around communication";
 	char what[160];
 
+	pl_verdict_between(w->x, w->row);
 	snprintf(what, sizeof(what), "%s%s", w->top, gap ? w->in : "");
 	set_where(w, what);
 	if (gap)
@@ -575,7 +571,7 @@ static int study_init(struct verdict_study *x, struct pl_err *err)
 	PL_CHECK(pl_alloc(&x->cell, n * g->n_steps, sizeof(*x->cell), err));
 	PL_CHECK(pl_alloc(&x->tail, g->n_steps, sizeof(*x->tail), err));
 	for (size_t i = 0; i < n * g->n_steps; i++)
-		x->cell[i] = (struct verdict_cell){ 0, INT64_MIN };
+		x->cell[i] = (struct verdict_cell){ 0, INT64_MIN, INT64_MAX, INT64_MIN };
 	for (size_t i = 0; i < n; i++) {
 		x->rank[i].stage = -1;
 		x->rank[i].compute =
@@ -682,7 +678,8 @@ static int find_tails(struct verdict_study *x, struct pl_err *err)
 			continue;
 		x->tail[p->step].ns += p->ns;
 		x->tail[p->step].longest = pl_max_i64(x->tail[p->step].longest, p->ns);
-		x->tail[p->step].products |= is_product(x, p);
+		x->tail[p->step].products |=
+			verdict_is_product(x->g, verdict_shape(x, p->step), p->node);
 	}
 	PL_CHECK(pl_alloc(&v, x->g->n_steps, sizeof(*v), err));
 	for (size_t k = 0; k < x->g->n_steps; k++)

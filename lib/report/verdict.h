@@ -66,6 +66,10 @@ struct pl_verdict_row {
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
 	bool inferred; /* checkpoint: no name says so, only how steps end */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
+	/* other: of the path's time in the phase `other`, the share before the passes of a step and
+	 * behind its update; of the pauses in it, the share that is not there */
+	double between, inside;
+	bool updates; /* other: there is an optimizer */
 	char where[256], text[512];
 };
 struct pl_verdict { /* holds no memory */

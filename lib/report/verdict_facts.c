@@ -227,6 +227,11 @@ static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_
 		x->rank[rank].phase[phase] += ns;
 	if (pl_graph_is_backward(phase))
 		cell->last_backward = pl_max_i64(cell->last_backward, start + ns);
+	x->updates |= phase == PL_PH_OPTIMIZER;
+	if (phase <= PL_PH_OPTIMIZER && verdict_computes(x, sh, i, rank)) {
+		cell->model_begin = pl_min_i64(cell->model_begin, start);
+		cell->model_end = pl_max_i64(cell->model_end, start + ns);
+	}
 	if (role == PL_RO_HOST && p->loaders && phase != PL_PH_INPUT && x->rank[rank].device)
 		return cover(p, res, rank, start, start + ns, false, err);
 	if (!verdict_computes(x, sh, i, rank))

@@ -35,6 +35,8 @@ struct verdict_rank {
 struct verdict_cell {
 	pl_ns compute;	     /* without that of phases that are causes */
 	pl_ns last_backward; /* its end, INT64_MIN: none */
+	/* passes and updates: the first begins, the last ends; INT64_MAX, INT64_MIN: none */
+	pl_ns model_begin, model_end;
 };
 struct verdict_tail {	   /* of a step: what the path does behind the backward pass */
 	pl_ns ns, longest; /* of all, and of one operation or gap */
@@ -79,6 +81,7 @@ struct verdict_study {
 	double slower, uneven; /* shares of its computation: slower operations, more work */
 	bool imbalance_moves;  /* the rank that computes most changes */
 	bool equal_work;       /* ranks do the same operations, of the same shapes, in each step */
+	bool updates;	       /* there are operations of an optimizer */
 };
 
 static inline struct verdict_cell *verdict_cell(const struct verdict_study *x, size_t step,
@@ -168,6 +171,8 @@ unsigned pl_verdict_microbatches(const struct verdict_study *x);
 int pl_verdict_lost(struct verdict_study *x, struct pl_err *err) PL_MUST;
 /* A pause that the same thread makes at the same place of some steps, but not of most. */
 bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part *p);
+/* Sets what the row of `other` says of the phase `other`. */
+void pl_verdict_between(const struct verdict_study *x, struct pl_verdict_row *row);
 
 /* ---- verdict_ranks.c: time that moves from one cause to another, as ranks or sizes compare ----
  */

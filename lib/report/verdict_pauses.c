@@ -5,6 +5,10 @@
  * operations as from pauses. So a pause says something about the program only if it is longer than
  * what operations lost, on the path or beside it, and if it comes again: in another step at the
  * same place. Three operations of a rank may lose more, because some take long only once.
+ *
+ * Usual pauses: those between the operations of a step's passes and update are of the framework and
+ * the interpreter. Those behind the update and before the first pass are what the program does
+ * there.
  */
 #include "report/verdict_internal.h"
 
@@ -95,4 +99,30 @@ bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part
 	n = in_steps(x, p->step, p->node, v);
 	return n >= 3 && pl_verdict_longer(x, p->ns, v[(n - 1) / 2]) &&
 	       pl_verdict_longer(x, v[n - 2], v[(n - 1) / 2]);
+}
+
+void pl_verdict_between(const struct verdict_study *x, struct pl_verdict_row *row)
+{
+	double all = 0, pauses = 0, between = 0, inside = 0;
+
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+		const struct verdict_cell *cell;
+		double ns = (double)p->ns;
+		bool is_inside;
+
+		if (p->rank == PL_NONE || p->part != PL_PP_NODE || p->phase != PL_PH_OTHER)
+			continue;
+		cell = verdict_cell(x, p->step, p->rank);
+		is_inside = p->start >= cell->model_begin && p->start < cell->model_end;
+		all += ns;
+		between += is_inside ? 0 : ns;
+		if (p->role != PL_RO_GAP)
+			continue;
+		pauses += ns;
+		inside += is_inside ? ns : 0;
+	}
+	row->updates = x->updates;
+	row->between = all > 0 ? between / all : 0;
+	row->inside = pauses > 0 ? inside / pauses : 0;
 }

@@ -10,7 +10,10 @@ job() {
 			comma, cat, name, 100 + rank, t, dur, args
 		comma = ","
 	}
-	function op(name, us) { event("cpu_op", name, us); t += us }
+	function op(name, us, rows) {
+		event("cpu_op", name, us, rows ? sprintf("\"Input Dims\":[[%d,64],[64,64]]", rows) : "")
+		t += us
+	}
 	function pause(us) { t += us }
 	function comm(bytes, us) {
 		event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", us,
@@ -104,6 +107,14 @@ job 0 'op("aten::mm", 10000 + (s > 1) * 10000)' >"$TMP/grows.json"
 graph grows "$TMP/grows.json"
 status 0 "steps get twice as long while they are recorded" "$BIN/replay" --no-worth "$TMP/grows.graph"
 holds "$TMP/out" '^trust: low: each of the last steps takes at least 2.0 times as long as each of the' "... which comes first in a low trust"
+job 0 'op("aten::mm", 10000 + (s > 1) * 10000, s > 1 ? 64 : 32)' >"$TMP/longer.json"
+graph longer "$TMP/longer.json"
+status 0 "steps get twice as long, and twice as large" "$BIN/replay" --no-worth "$TMP/longer.graph"
+holds "$TMP/out" '^trust: [hm][a-z]*: steps do unlike work: the sizes of operations differ' "... which is no fault of the machine"
+job 0 'op("aten::mm", 10000 + (s > 1) * 10000, s > 1 ? 64 : 32); op("aten::add", 2000 + (s > 1) * 2000, 8)' >"$TMP/both.json"
+graph both "$TMP/both.json"
+status 0 "... while equal operations get slower, too" "$BIN/replay" --no-worth "$TMP/both.graph"
+holds "$TMP/out" '^trust: low: each of the last steps takes at least 2.0 times' "... which is one"
 status 0 "like steps" "$BIN/replay" --no-worth "$TMP/dense.graph"
 check "... are trusted" grep -qx 'trust: high' "$TMP/out"
 status 3 "a batch where nothing is known to follow it" "$BIN/replay" -q --no-worth --what-if 'batch by 0.5' "$TMP/dense.graph"

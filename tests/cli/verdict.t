@@ -388,6 +388,39 @@ check "each simulated change has its interval" awk '{ a = gsub(/"change":/, "&")
 "$BIN/replay" -q --no-worth "$TMP/generator" >"$TMP/out"
 check "lost time comes first, then computation" awk '/^bound by: waiting for input/ { a = NR } /^ *computation [0-9]+ %/ { b = NR } END { exit !(a && b > a) }' "$TMP/out"
 
+# steps of 100 ms: 8 operations of 5 ms, each before a pause of `inside` ms, and an update; with logs=1 that takes 10 ms,
+# and what comes then ends with a barrier
+pauses() {
+	awk -v inside="$1" -v logs="$2" 'function ev(name, at, ms) {
+			printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d}", n++ ? ",\n" : "\n",
+				name ~ /#/ ? "user_annotation" : "cpu_op", name, 1000 * at, 1000 * ms
+		}
+		BEGIN {
+		printf "{\"schemaVersion\":1,\"traceEvents\":["
+		for (s = 0; s < 10; s++) {
+			ev("ProfilerStep#" s, t = 100 * s, 100)
+			for (i = 0; i < 8; i++) {
+				ev(i < 4 ? "aten::mm" : "MmBackward0", t, 5)
+				t += 5 + inside
+			}
+			ms = logs ? 10 : 100 * (s + 1) - t
+			ev("Optimizer.step#SGD.step", t, ms)
+			ev("aten::_foreach_add_", t, ms)
+			if (logs)
+				ev("c10d::barrier", 100 * s + 95, 5)
+		}
+		print "\n]}" }' >"$TMP/pauses.json"
+	"$BIN/replay" -q "$TMP/pauses.json" >"$TMP/out"
+	tr -s '\n ' ' ' <"$TMP/out" >"$TMP/flat"
+}
+pauses 0 1
+check "pauses behind the update: the program does something there" grep -q 'between the optimizer and the next batch' "$TMP/flat"
+check "... for 45 % of the step" grep -q 'would help: -45\.[0-9]* % ([-0-9. to]* %): without what the program does' "$TMP/flat"
+check "... and nothing is said of pauses inside" no grep -q 'between operations' "$TMP/flat"
+pauses 5 0
+check "pauses inside: the interpreter between operations" grep -q "if Python took half the time between operations: .*(--what-if 'scale phase=other,kind=gap by 0\.5')" "$TMP/flat"
+check "... and not the program behind the update" no grep -q 'between the optimizer and' "$TMP/flat"
+
 # ---- --per --------------------------------------------------------------------------------------
 "$GEN/kgen" -o "$TMP/stacks" --python-stacks --ranks=2 --jitter=0 >/dev/null
 graph stacks

@@ -197,7 +197,7 @@ struct threads {
 	int64_t bytes; /* of the last collective of a row */
 	int64_t pid;   /* 0: one process; else each group has one, from this number on */
 	bool unused;   /* the group of all ranks has no collectives */
-	pl_ns apart;   /* rows, and columns, take turns to begin first; 0: the first always does */
+	pl_ns delay;   /* rows, and columns, take turns to begin first; 0: the first always does */
 };
 
 static int feed_rank(struct pl_align *a, const struct threads *t, int rank, struct pl_err *err)
@@ -210,9 +210,9 @@ static int feed_rank(struct pl_align *a, const struct threads *t, int rank, stru
 	for (int i = 0; i < MANY; i++) {
 		int kind = t->unused ? 1 + i % (KINDS - 1) : i % KINDS;
 		int nth = (i / KINDS + rank) % 2;
-		pl_ns apart = t->apart ? t->apart : 100000;
-		int first = t->apart ? i / KINDS % 2 : 0;
-		pl_ns at = 5000000 * (i + 1) + apart * ((kind == 1 ? rank / 2 : rank % 2) != first);
+		pl_ns delay = t->delay ? t->delay : 100000;
+		int first = t->delay ? i / KINDS % 2 : 0;
+		pl_ns at = 5000000 * (i + 1) + delay * ((kind == 1 ? rank / 2 : rank % 2) != first);
 
 		e[i] = (struct ev){ .kind = PL_K_COLLECTIVE,
 				    .name = "gloo:all_reduce",
@@ -270,13 +270,13 @@ static void check_threads(void)
 	t[1].bytes = 4096;
 	for (int r = 0; r < RANKS; r++) {
 		t[r].unused = true;
-		t[r].apart = 2000000;
+		t[r].delay = 2000000;
 	}
 	check_thread_groups("a group without collectives", t,
 			    "inferred0:0,1? inferred1:2,3? inferred2:0,2? inferred3:1,3?");
 	for (int r = 0; r < RANKS; r++) {
 		t[r].unused = false;
-		t[r].apart = 0;
+		t[r].delay = 0;
 	}
 	t[1].tid[1][1] = 0;
 	t[1].tid[2][0] = 23;

@@ -1,0 +1,136 @@
+/*
+ * Do steps get longer and longer, as when a machine gets hot or something else begins to use it?
+ *
+ * Only the same work can show that. Steps of unlike work, as of sequences of unlike length, have
+ * unlike lengths. So the operations are compared that all steps have equally often, with the same
+ * name and the same recorded sizes. Where no sizes are recorded, names alone are compared.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "program.h"
+#include "sim/straggler_typical.h"
+
+#define DRIFT_STEPS  4	     /* fewer show no drift */
+#define SIZES	     0.1     /* of the time of operations: so much has sizes if they are recorded */
+#define SAME	     0.1     /* of that time: so much must be of the same work */
+#define MOST_RECORDS 4000000 /* a limit of memory; steps of more operations are compared whole */
+
+struct record { /* an operation that computes */
+	uint32_t class, step;
+	pl_ns ns;
+	bool sized; /* its sizes are recorded */
+};
+
+PL_COMPARATOR(by_class, struct record, class, step);
+
+struct drift {
+	const struct report *r;
+	struct pl_intern classes;
+	struct record *v;
+	size_t n, cap;
+	double *same;	   /* by reported step: time of operations that all steps have */
+	double all, sized; /* of operations; of those whose sizes are recorded */
+};
+
+/* By which factor the shortest of the last half of n steps is longer than the longest of the first
+ * half; 0: they are few. */
+static double growth(const double *ns, size_t n)
+{
+	double first = 0, last = INFINITY;
+
+	for (size_t i = 0; i < n / 2; i++) {
+		first = fmax(first, ns[i]);
+		last = fmin(last, ns[n - 1 - i]);
+	}
+	return n >= DRIFT_STEPS && first > 0 ? last / first : 0;
+}
+
+static int note_step(struct drift *d, size_t k, uint32_t step, struct pl_err *err)
+{
+	const struct pl_graph *g = &d->r->g;
+	const struct pl_gstep *st = &g->step[k];
+	const struct pl_shape *sh = &g->shape[st->shape];
+
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		struct record x = { .step = step, .ns = st->dur[i] };
+		struct pl_sim_class class;
+
+		if (sh->role[i] != PL_RO_COMPUTE || !pl_sim_class_of(g, sh, i, &class))
+			continue;
+		d->all += (double)x.ns;
+		x.sized = class.work != PL_NONE;
+		d->sized += x.sized ? (double)x.ns : 0;
+		PL_CHECK(pl_intern_add(&d->classes, (const char *)&class, sizeof(class), &x.class,
+				       err));
+		PL_CHECK(pl_append(&d->v, &d->n, &d->cap, &x, sizeof(x), err));
+	}
+	return 0;
+}
+
+/* The records v[0..n) of one class: has each of the steps equally many? */
+static bool in_all(const struct record *v, size_t n, size_t steps)
+{
+	for (size_t i = 0; i < n; i++)
+		if (n % steps || v[i].step != i / (n / steps))
+			return false;
+	return true;
+}
+
+static int add_same(struct drift *d, size_t *steps, struct pl_err *err)
+{
+	const struct report *r = d->r;
+	uint64_t all = 0;
+	bool sized;
+
+	*steps = 0;
+	for (size_t k = 0; k < r->g.n_steps; k++)
+		all += r->g.shape[r->g.step[k].shape].n_nodes;
+	if (all > MOST_RECORDS)
+		return 0;
+	for (size_t k = 0; k < r->g.n_steps; k++)
+		if (pl_sim_reported(r->s, k))
+			PL_CHECK(note_step(d, k, (uint32_t)(*steps)++, err));
+	PL_CHECK(pl_alloc(&d->same, *steps, sizeof(*d->same), err));
+	sized = d->sized >= SIZES * d->all;
+	pl_sort(d->v, d->n, sizeof(*d->v), by_class);
+	for (size_t i = 0, k; i < d->n; i = k) {
+		for (k = i; k < d->n && d->v[k].class == d->v[i].class;)
+			k++;
+		if ((d->v[i].sized || !sized) && in_all(d->v + i, k - i, *steps))
+			for (size_t j = i; j < k; j++)
+				d->same[d->v[j].step] += (double)d->v[j].ns;
+	}
+	return 0;
+}
+
+int find_drift(const struct report *r, double least, double *factor, bool *unlike,
+	       struct pl_err *err)
+{
+	struct drift d = { .r = r };
+	double *length = NULL, same = 0;
+	size_t steps;
+	int rc;
+
+	*unlike = false;
+	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
+	for (size_t i = 0; i < r->n_steps; i++)
+		length[i] = (double)r->step[i].replayed;
+	*factor = growth(length, r->n_steps);
+	if (*factor < least)
+		goto out;
+	PL_TRY(add_same(&d, &steps, err));
+	for (size_t i = 0; i < steps; i++)
+		same += d.same[i];
+	if (steps && d.sized >= SIZES * d.all)
+		*factor = same >= SAME * d.sized ? growth(d.same, steps) : 0;
+	else if (steps && same >= SAME * d.all)
+		*factor = growth(d.same, steps);
+	*unlike = *factor < least;
+out:
+	pl_intern_fini(&d.classes);
+	pl_free(d.v);
+	pl_free(d.same);
+	pl_free(length);
+	return rc;
+}
