@@ -11,7 +11,7 @@ job() {
 		comma = ","
 	}
 	function op(name, us, rows) {
-		event("cpu_op", name, us, rows ? sprintf("\"Input Dims\":[[%d,64],[64,64]]", rows) : "")
+		event("cpu_op", name, us, rows ? sprintf("\"Input Dims\":[[%d,64],[64,64]],\"Input type\":[\"float\",\"float\"]", rows) : "")
 		t += us
 	}
 	function pause(us) { t += us }
