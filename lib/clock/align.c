@@ -408,7 +408,8 @@ static bool say_alone(const struct pl_align *a, const struct missing *x)
 	else if (alone)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%llu of %llu collectives were found on one rank only: their durations "
-		       "include waits; record groups, or more steps%s%s",
+		       "include waits; record groups, more steps, or with trace --light, which "
+		       "sees what communication hooks start on threads of the backend%s%s",
 		       alone, all, cut ? ", or all of a file that was cut: the least is in " : "",
 		       cut ? cut : "");
 	return alone > 0;
