@@ -484,6 +484,130 @@ class FSDP2Tokens(Tokens):
         return fully_shard(net)
 
 
+class FSDP2Accumulate(FSDP2):
+    """fully_shard with four backward passes, of which the last reduces the
+    gradients; parameters are gathered for each pass."""
+    changes = HALF | NO_COMM | {"no-reshard": ["no-reshard"]}
+
+    def backward(self, x, y):
+        parts = list(zip(x.chunk(4), y.chunk(4)))
+        for i, (part, target) in enumerate(parts):
+            self.net.set_requires_gradient_sync(i + 1 == len(parts))
+            super().backward(part, target)
+
+
+class HybridShards(FSDP2):
+    """fully_shard over pairs of ranks, whose gradients are summed over the
+    pairs: two groups, and a third one that nothing uses."""
+    changes = HALF
+    ranks = (4,)
+    framework = None
+
+    def wrap(self, net):
+        from torch.distributed.fsdp import fully_shard
+        mesh = dist.init_device_mesh("cpu", (self.ranks // 2, 2),
+                                     mesh_dim_names=("copies", "shards"))
+        for m in net:
+            if isinstance(m, Block):
+                fully_shard(m, mesh=mesh)
+        return fully_shard(net, mesh=mesh)
+
+
+class Zero2(Job):
+    """Gradients reduced and parameters gathered by hand: each rank updates a
+    part of them."""
+    changes = HALF | NO_COMM | SLOW
+
+    def wrap(self, net):
+        self.all = list(net.parameters())
+        n = sum(p.numel() for p in self.all)
+        self.flat = torch.zeros(n + -n % self.ranks)
+        at = 0
+        for p in self.all:
+            part = self.flat[at:at + p.numel()]
+            part.copy_(p.data.flatten())
+            p.data = part.view_as(p.data)
+            at += p.numel()
+        self.rest = torch.zeros(-n % self.ranks)
+        self.part = self.flat.chunk(self.ranks)[self.rank].clone().requires_grad_()
+        return net
+
+    def make_optimizer(self):
+        return torch.optim.SGD([self.part], lr=1e-3, momentum=0.9)
+
+    def update(self):
+        grads = torch.cat([p.grad.flatten() for p in self.all] + [self.rest])
+        mine = torch.empty_like(self.part)
+        dist.reduce_scatter_tensor(mine, grads, group=self.group)
+        self.part.grad = mine / self.ranks
+        self.optimizer.step()
+        dist.all_gather_into_tensor(self.flat, self.part.detach(), group=self.group)
+        for p in self.all:
+            p.grad = None
+
+
+class Recurrent(Tokens):
+    """DDP of a recurrent network."""
+    changes = HALF | SLOW
+    tokens = 64
+
+    def network(self):
+        return nn.Sequential(nn.Embedding(1000, self.width),
+                             Recurrence(self.width), Mean(),
+                             nn.Linear(self.width, 100))
+
+    def wrap(self, net):
+        return nn.parallel.DistributedDataParallel(net)
+
+    def __init__(self, rank, ranks, change):
+        self.samples = 24 if change == "slow-rank" and rank == ranks - 1 else 16
+        super().__init__(rank, ranks, change)
+
+
+class Recurrence(nn.LSTM):
+    """The outputs alone."""
+
+    def __init__(self, width):
+        super().__init__(width, width, 2, batch_first=True)
+
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
+class Played(DDP):
+    """DDP of a small network that plays: between its passes the program
+    computes in Python."""
+    changes = {"game-twice-as-fast": ["scale phase=other,kind=gap by 0.5"]}
+    framework = None
+
+    def network(self):
+        return mlp(WIDTH, 1)
+
+    def data(self):
+        moves = 200000 if self.change == "game-twice-as-fast" else 400000
+        with torch.no_grad():
+            self.net(self.x[:1])
+        state = 0
+        for k in range(moves):
+            state = (state * 7 + k) % 1013
+        return self.x[:32], self.y[:32]
+
+
+class Taught(DDP):
+    """DDP of a network that learns from a larger one."""
+    changes = HALF | SLOW
+    framework = None
+
+    def wrap(self, net):
+        self.teacher = mlp(WIDTH, 2 * DEPTH)
+        return super().wrap(net)
+
+    def backward(self, x, y):
+        with torch.no_grad():
+            target = self.teacher(x).softmax(-1)
+        self.loss(self.net(x), target).backward()
+
+
 class FSDP1(Job):
     """FullyShardedDataParallel, each block a group of its own."""
     changes = HALF | NO_COMM | SLOW
@@ -822,6 +946,8 @@ KINDS = {
     "loader-generator": Generator, "zero1": Zero1, "fsdp2": FSDP2Blocks,
     "fsdp2-whole": FSDP2Whole, "fsdp2-prefetch": FSDP2Prefetch,
     "fsdp2-link": FSDP2Link, "fsdp2-tokens": FSDP2Tokens,
+    "fsdp2-accumulate": FSDP2Accumulate, "hsdp": HybridShards, "zero2": Zero2,
+    "recurrent": Recurrent, "game": Played, "taught": Taught,
     "fsdp1": FSDP1, "fsdp1-whole": FSDP1Whole,
     "fsdp-tp": ShardedTensors, "tp": TensorParallel,
     "gpipe": GPipe, "gpipe-link": GPipeLink, "1f1b": OneFOneB,

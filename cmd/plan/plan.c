@@ -127,6 +127,15 @@ static int set_limits(const struct config *c, struct pl_search_opts *o, struct p
 	return choose_rewrites(c, o, err);
 }
 
+/* Are sizes of operations recorded? */
+static bool has_sizes(const struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_work; i++)
+		if (g->work[i].dims != PL_NONE)
+			return true;
+	return false;
+}
+
 static int search(const struct config *c, struct pl_graph *g, struct pl_pool *pool,
 		  const char *name, struct pl_plan *p, struct pl_err *err)
 {
@@ -167,9 +176,11 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 	estimated = rc < 0 ? 0 : pl_plan_estimated(p);
 	if (estimated)
 		pl_say(&c->c.log, PL_LOG_WARN,
-		       "the sizes of %zu of %zu gradients are estimated, because the recording "
-		       "does not have them: record with record_shapes=True",
-		       estimated, p->n_tensors);
+		       "the sizes of %zu of %zu gradients are estimated, because %s", estimated,
+		       p->n_tensors,
+		       has_sizes(g) ? "what is sent has other sizes than they (compressed, sparse)"
+				    : "the recording does not have them: record with "
+				      "record_shapes=True");
 	if (stopped)
 		pl_say(&c->c.log, PL_LOG_WARN, "stopped; this is the best plan so far");
 out:

@@ -12,9 +12,10 @@
  *	bucket;
  *	else those whose sizes add up to nearly the payload, because programs align the tensors of a
  *	fused communication, so that it has gaps; sizes stay as recorded;
- *	else all of them, if the sum of sizes differs from the payload by at most a factor of 2,
- *	because communication may use half precision; the sizes are scaled to the payload
+ *	else the same by half of each size, because communication may use half precision
  *	(estimated);
+ *	else all of them, if the sum of sizes differs from the payload by at most a factor of 2; the
+ *	sizes are scaled to the payload (estimated);
  *	else none, because the communication carries other data.
  *
  * Programs that reduce each gradient by itself do so once all of them are ready, in the order of
@@ -321,15 +322,15 @@ static void settle(const struct finder *f, struct found *x)
 
 #define GAP_BYTES 64 /* at most, behind a gradient in a fused communication */
 
-/* The first gradients of v[0] .. v[n - 1] that add up to `bytes` with `gap` bytes or fewer behind
- * each, which are less than the gradients: how many; 0 if none do. */
-static size_t adding_up(const struct grad *v, size_t n, int64_t bytes, int64_t gap)
+/* The first gradients of v[0] .. v[n - 1], of each a part `per`, that add up to `bytes` with `gap`
+ * bytes or fewer behind each, which are less than the gradients: how many; 0 if none do. */
+static size_t adding_up(const struct grad *v, size_t n, int64_t bytes, int64_t gap, int64_t per)
 {
 	int64_t sum = 0, gaps = 0;
 	size_t found = 0;
 
 	for (size_t i = 0; i < n && v[i].bytes >= 0; i++) {
-		sum += v[i].bytes;
+		sum += v[i].bytes / per;
 		gaps += gap;
 		if (sum > bytes)
 			return found;
@@ -360,9 +361,21 @@ static void share_out(struct grad *v, size_t n, int64_t bytes, int64_t sum)
  */
 static size_t carried_by_size(const struct grad *v, size_t n, int64_t bytes)
 {
-	size_t k = adding_up(v, n, bytes, 0);
+	size_t k = adding_up(v, n, bytes, 0, 1);
 
-	return k ? k : adding_up(v, n, bytes, GAP_BYTES);
+	return k ? k : adding_up(v, n, bytes, GAP_BYTES, 1);
+}
+
+/* The same by half of each size, which the sizes of those it carries become. */
+static size_t carried_by_halves(struct grad *v, size_t n, int64_t bytes)
+{
+	size_t k = adding_up(v, n, bytes, 0, 2);
+
+	for (size_t i = 0; i < k; i++) {
+		v[i].bytes /= 2;
+		v[i].estimated = true; /* in memory it is larger */
+	}
+	return k;
 }
 
 /* How many of the gradients v[0] .. v[n - 1] does a communication of `bytes` carry? */
@@ -374,6 +387,8 @@ static size_t carried(struct grad *v, size_t n, int64_t bytes)
 	if (bytes < 0) /* not known: all gradients */
 		return n;
 	k = carried_by_size(v, n, bytes);
+	if (!k)
+		k = carried_by_halves(v, n, bytes);
 	if (k)
 		return k;
 	for (size_t i = 0; i < n && sum >= 0; i++)

@@ -82,6 +82,10 @@ is "... more are none: scaled" "grad 0 100:488:1:estimated grad 1 50:244:1:estim
 is "... nor is more than the gradient itself" "grad 0 5:20:0:-"
 { grad 10 '[100]' && grad 20 '[50]' && grad 25 '[20]' && reduce 2 30 170 c10::Half; } | rank
 is "sent with half the precision: scaled" "grad 0 100:200:1:estimated grad 1 50:100:1:estimated grad 2 20:40:1:estimated"
+{ grad 10 '[100]' && grad 20 '[50]' && grad 25 '[70]' && reduce 2 30 150 c10::Half && grad 60 '[20]' && reduce 2 70 90 c10::Half; } | rank
+is "... and the others wait for the next" "grad 0 100:200:1:estimated grad 1 50:100:1:estimated grad 2 70:140:1:estimated grad 3 20:40:1:estimated"
+"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q | "$BIN/plan" --preset none -O text >"$TMP/plan.txt" 2>"$TMP/err"
+check "a plan of it says that other sizes are sent" grep -q 'are estimated, because what is sent has other sizes' "$TMP/err"
 { grad 10 '[100]' && reduce 2 30 1 float; } | rank
 is "a number is no gradient" "grad 0 100:400:0:-"
 { grad 10 '' && grad 20 '' && reduce 2 30 401 float && grad 60 ''; } | rank
