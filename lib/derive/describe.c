@@ -674,6 +674,7 @@ int pl_derive_describe(struct pl_graph *g, struct pl_names_read *names, struct p
 		describe_layers(&d, s);
 		PL_TRY(err->code);
 	}
+	PL_TRY(pl_derive_evaluation(g, d.rank, err));
 	name_input(&d);
 	PL_TRY(err->code);
 	g->described = true;

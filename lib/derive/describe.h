@@ -10,6 +10,9 @@ struct pl_names_read;
  * is there stays. Once: a graph that was described is left alone. Names of `names` are not read
  * again; NULL: there are none. */
 int pl_derive_describe(struct pl_graph *g, struct pl_names_read *names, struct pl_err *err) PL_MUST;
+/* Part of it: finds evaluations before the training of a step, when all nodes have phases. rank[],
+ * by resource: place of its rank, PL_NONE. */
+int pl_derive_evaluation(struct pl_graph *g, const uint32_t *rank, struct pl_err *err) PL_MUST;
 /* The rows of a graph's work by their content; all zero before the first use. */
 struct pl_derive_work {
 	struct pl_intern content;

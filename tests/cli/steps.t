@@ -5,7 +5,7 @@
 
 # job NAME [-v KEY=VALUE]...: 5 iterations of 100 ms on one rank; each fetches, and has products, a backward pass and the optimizer.
 # zero: when zero_grad() is called: 0 never, 1 before the forward pass, 2 after the optimizer. evals: every second
-# iteration evaluates for 40 ms more. optimizers: so many step. marked: prof.step() is called. pause: no fetch, and 20 ms of
+# iteration evaluates for 40 ms more; early: before it fetches. optimizers: so many step. marked: prof.step() is called. pause: no fetch, and 20 ms of
 # nothing behind the optimizer; barrier: and then a barrier.
 job() {
 	name=$1
@@ -18,10 +18,15 @@ job() {
 		printf "{\"schemaVersion\":1,\"distributedInfo\":{\"rank\":0,\"world_size\":1},\"traceEvents\":[\n"
 		for (s = 0; s < 5; s++) {
 			if (marked) {
-				put("user_annotation", "ProfilerStep#" s, 100000)
-				at -= 100010
+				put("user_annotation", "ProfilerStep#" s, 100000 + (early && s % 2 ? 40020 : 0))
+				at -= 100010 + (early && s % 2 ? 40020 : 0)
 			}
 			begin = at
+			if (early && s % 2) {
+				put("cpu_op", "aten::mm", 30000)
+				put("cpu_op", "aten::mean", 10000)
+				begin = at
+			}
 			if (!pause)
 				put("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5000)
 			if (zero == 1)
@@ -71,6 +76,14 @@ starts two "100 200 300" "two optimizers of a class step together"
 job evals -v zero=1 -v evals=1
 "$BIN/replay" -q -O json "$TMP/evals.json" >"$TMP/out"
 holds "$TMP/out" '"cause":"evaluation"' "products behind the optimizer are an evaluation"
+
+job early -v marked=1 -v early=1
+"$BIN/replay" -q -O json "$TMP/early.json" >"$TMP/out"
+holds "$TMP/out" '"cause":"evaluation"' "so are products that have no backward pass, before the next batch is fetched"
+check "... with all that comes until then" awk '{ match($0, /"cause":"evaluation","share":[0-9.]+/); s = substr($0, RSTART + 29) + 0
+	exit !(s > 0.135 && s < 0.145) }' "$TMP/out"
+"$BIN/replay" -q --no-worth "$TMP/marked.json" >"$TMP/out"
+check "... but not those of a job without evaluation" no grep -q evaluation "$TMP/out"
 
 # ---- input or not -------------------------------------------------------------------------------------------------
 job pause -v marked=1 -v pause=1
