@@ -55,10 +55,10 @@ int pl_record_check(const struct pl_record *r, const struct pl_common *c, int ar
 			       "%s: no file can be read while a command is recorded; behind -- "
 			       "stands a command, never a file",
 			       argv[0]);
-	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->light || !r->mpi))
+	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->by || r->light || !r->mpi))
 		return pl_fail(err, PL_EUSAGE,
-			       "--record-steps, --skip-steps, --light and --no-mpi are for a "
-			       "command, which stands behind --");
+			       "--record-steps, --skip-steps, --steps-by, --light and --no-mpi are "
+			       "for a command, which stands behind --");
 	if (r->steps != -1 && (r->steps < 1 || r->steps > STEPS_MAX))
 		return pl_fail(err, PL_EUSAGE, "--record-steps: %lld is not 1 to %d",
 			       (long long)r->steps, STEPS_MAX);
@@ -193,15 +193,25 @@ static int set_library(const char *name, const char *library, const struct pl_lo
 	return 0;
 }
 
+/* The word with this index in "a|b|c". */
+static void word_of(const char *words, int index, char *out, size_t size)
+{
+	for (; index > 0; index--)
+		words = strchr(words, '|') + 1;
+	snprintf(out, size, "%.*s", (int)strcspn(words, "|"), words);
+}
+
 static int set_environment(const struct pl_record *o, const char *program, const char *folder,
 			   const char *hook, const struct pl_log *log, struct pl_err *err)
 {
-	char library[64];
+	char library[64], by[16];
 
+	word_of(PL_RECORD_BY, o->by, by, sizeof(by));
 	PL_CHECK(set_variable(PL_RECORD_DIR, folder, err));
 	PL_CHECK(set_number("PACELINE_RECORD_STEPS", o->steps < 0 ? PL_RECORD_STEPS : o->steps,
 			    err));
 	PL_CHECK(set_number("PACELINE_RECORD_SKIP", o->skip < 0 ? PL_RECORD_SKIP : o->skip, err));
+	PL_CHECK(set_variable("PACELINE_RECORD_BY", by, err));
 	PL_CHECK(set_variable("PACELINE_RECORD_MODE", o->light ? "light" : "full", err));
 	PL_CHECK(put_before("PYTHONPATH", hook, getenv("PYTHONPATH"), err));
 	PL_CHECK(set_library("NCCL_PROFILER_PLUGIN", "libpaceline-nccl.so", log, err));
@@ -437,7 +447,8 @@ static void explain(const struct pl_record *o, const struct said *s, char *const
 		       "nothing was recorded: no step was found; a step is that of an optimizer of "
 		       "torch.optim (not one that torch.compile took in), else a batch of a "
 		       "DataLoader, "
-		       "else a call of torch.profiler.profile.step()");
+		       "else a call of torch.profiler.profile.step(); of inference, count calls of "
+		       "the model: --steps-by=calls");
 }
 
 static int look(const struct pl_record *o, const char *folder, const char *hook, char *const *argv,

@@ -16,8 +16,10 @@
 
 struct pl_record {
 	int64_t steps, skip; /* -1: as above */
+	int by;		     /* what tells the steps: index of PL_RECORD_BY */
 	bool light, mpi;     /* mpi: load the library that records calls of MPI */
 };
+#define PL_RECORD_BY "auto|optimizer|loader|profiler|calls"
 /* The options of a program whose configuration has a `struct pl_record member`. */
 #define PL_OPTS_RECORD(config, member)                                                             \
 	{ 0,	      "record-steps",                                                              \
@@ -31,6 +33,14 @@ struct pl_record {
 		  PL_OPT_INT,                                                                      \
 		  offsetof(config, member.skip),                                                   \
 		  NULL },                                                                          \
+		{ 0,                                                                               \
+		  "steps-by",                                                                      \
+		  "WHAT",                                                                          \
+		  "of a command: count steps by auto, optimizer, loader, profiler, or calls of "   \
+		  "the model",                                                                     \
+		  PL_OPT_CHOICE,                                                                   \
+		  offsetof(config, member.by),                                                     \
+		  PL_RECORD_BY },                                                                  \
 		{ 0,	       "light",                                                            \
 		  NULL,	       "of a command: record less of each step, at less cost",             \
 		  PL_OPT_FLAG, offsetof(config, member.light),                                     \

@@ -16,7 +16,10 @@ LIGHT = os.environ.get("PACELINE_RECORD_MODE") == "light"
 SKIP = int(os.environ.get("PACELINE_RECORD_SKIP", "5"))
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 PATIENCE = 32   # batches without a step of an optimizer, where gradients are on
+BY = os.environ.get("PACELINE_RECORD_BY", "auto")
 BEST = ("optimizer", "loader", "profiler")  # what tells steps, best first
+if BY != "auto":
+    BEST = (BY,)
 
 
 def say(*words):
@@ -90,9 +93,9 @@ class Recorder:
     # ---- steps
 
     def event(self, source, key):
-        """An optimizer has made its step, a loader is asked for a batch, or the
-        script has said so: perhaps the end of a step."""
-        if self.phase == "done":
+        """An optimizer has made its step, a loader is asked for a batch, the
+        script has said so, or the model is called: perhaps the end of a step."""
+        if self.phase == "done" or source not in BEST:
             return
         import threading
         import time
@@ -128,7 +131,8 @@ class Recorder:
                 now - self.last)
         if self.phase == "wait":
             wait = SKIP
-            if self.source == "loader" and self.torch.is_grad_enabled():
+            if self.source == "loader" and BY == "auto" and \
+                    self.torch.is_grad_enabled():
                 wait += PATIENCE    # an optimizer may come yet
             if self.n >= wait - 1:
                 self.prepare()
@@ -175,6 +179,8 @@ class Recorder:
         if LIGHT:   # a step early: its first one is longer
             self.light = load_light().Light(self.torch)
             self.light.start()
+            if BY == "calls":   # a step begins before the light mode sees a call
+                self.arm_calls()
 
     def find_rank(self):
         dist = sys.modules.get("torch.distributed")
@@ -228,16 +234,19 @@ class Recorder:
             self.mark.__exit__(None, None, None)
         self.mark = None
 
-    def stop(self):
-        """Ends the recording and writes the file."""
+    def stop(self, keep=True):
+        """Ends the recording and writes the file, if it is kept."""
         self.phase = "after"
         self.end_mark()     # of a step that has not ended, see write()
         self.unguard_exit()
         light, self.light = self.light, None
         if light:
+            if BY == "calls":
+                self.undo.pop()()
             light.stop()
         self.profile.stop_trace()
-        self.write(light)
+        if keep:
+            self.write(light)
         self.profile = None
 
     def write(self, light):
@@ -271,8 +280,12 @@ class Recorder:
         """The script starts a profiler of its own; there can be only one."""
         if self.mine or self.phase in ("done", "after"):
             return
-        if self.phase == "record":
+        if self.phase == "record" and self.recorded:
             self.finish()
+        elif self.phase == "record":    # no step has ended
+            self.mine = True
+            self.stop(keep=False)
+            self.mine = False
         elif self.prepared:
             self.mine = True
             self.profile.start_trace()
@@ -401,6 +414,29 @@ class Recorder:
         for name in ("_prepare_trace", "_start_trace"):
             self.patch(torch.autograd.profiler.profile, name, starts)
         self.arm_scaler()
+        if BY == "calls":
+            import threading
+            self.here = threading.local()
+            self.compiling = compiling
+            self.arm_calls()
+
+    def arm_calls(self):
+        """A module is called, and not by another one: a step begins."""
+        here = self.here
+
+        def outermost(old):
+            def __call__(module, *args, **kwargs):
+                if self.phase == "done" or self.compiling() or \
+                        getattr(here, "inside", False):
+                    return old(module, *args, **kwargs)
+                self.event("calls", id(module))
+                here.inside = True
+                try:
+                    return old(module, *args, **kwargs)
+                finally:
+                    here.inside = False
+            return __call__
+        self.patch(self.torch.nn.Module, "__call__", outermost)
 
     def arm_scaler(self):
         """A scaler may leave out the step of an optimizer; its time counts."""

@@ -228,7 +228,8 @@ static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_
 	if (pl_graph_is_backward(phase))
 		cell->last_backward = pl_max_i64(cell->last_backward, start + ns);
 	x->updates |= phase == PL_PH_OPTIMIZER;
-	if (phase <= PL_PH_OPTIMIZER && verdict_computes(x, sh, i, rank)) {
+	if (phase <= PL_PH_OPTIMIZER && verdict_computes(x, sh, i, rank) &&
+	    (phase != PL_PH_UNKNOWN || verdict_is_product(x->g, sh, i))) {
 		cell->model_begin = pl_min_i64(cell->model_begin, start);
 		cell->model_end = pl_max_i64(cell->model_end, start + ns);
 	}

@@ -122,6 +122,20 @@ job 0 loader 12
 check "without an optimizer: batches" recorded 5 6 7
 job 0 said 12
 check "without a loader: what the script says" recorded 5 6 7
+job 0 plain 12 --steps-by=profiler
+says 'no step was found' "no other way of telling steps where one is chosen"
+says 'of inference, count calls of the model: --steps-by=calls' "... with the remedy"
+job 0 infer 16 --steps-by=calls
+check "inference: calls of the model" recorded 5 6 7
+check "... which nothing sees any more afterwards" grep -qx 'as before' "$TMP/out"
+job 0 infer 16 --steps-by=calls --light
+check "... nor in light mode" grep -qx 'as before' "$TMP/out"
+check "... in light mode" recorded 5 6 7
+"$trace" -q -O jsonl --step=6 --name='nn.Module: *' "$dir" 2>/dev/null >light
+check "... each a step of one call" test "$(grep -c '"name":"nn.Module: Linear' light)" -ge 1
+status 2 "what tells no steps" "$trace" --steps-by=time -- true
+status 2 "without a command" "$trace" --steps-by=calls "$SRC/samples/ddp-gloo/rank0.json.gz"
+says 'are for a command' "... is a mistake"
 job 0 fork 12
 check "the child of a fork" recorded 5 6 7
 job 0 plain 12 --light
@@ -146,6 +160,9 @@ holds out '^None \[\[8, 4, 9, 9\], (4, 3, 3, 3)\] 2$' "no layer of matrices"
 job 0 own 12
 says 'profiler of its own' "the script's profiler goes first"
 check "and nothing is recorded" no test -e "$dir"
+job 0 late 12
+says 'profiler of its own' "also while the first step is recorded"
+check "... and the begin of a step is no recording" no test -e "$dir"
 
 # --- early ends
 for how in raise:1 exit:3 term:143; do

@@ -27,7 +27,7 @@ def loop():
             scaler.step(one, *["inf"] * (i % 2))
         elif how == "said":
             torch.profiler.profile([]).step()
-        elif how == "loader":
+        elif how in ("loader", "infer"):
             continue
         else:
             one.step()
@@ -35,7 +35,7 @@ def loop():
                 two.step()
             if how == "seldom" and i % 2:
                 two.step()
-        if how == "own" and i == 2:
+        if how == "own" and i == 2 or how == "late" and i == 4:
             mine = torch.profiler.profile([])
             mine.start_trace()
 
@@ -52,4 +52,7 @@ elif how == "loader":
         pass
 else:
     loop()
+if how == "infer":
+    print("as before" if torch.Module.__call__ is torch.original_call
+          else "changed")
 print("the job is done")

@@ -68,6 +68,9 @@ class Module:
         return self.forward(x)
 
 
+original_call = Module.__call__
+
+
 class ModuleList(Module):
     """Of one module, which others call for it."""
 
