@@ -215,6 +215,7 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 		PL_CHECK(check_whole(s, again, err));
 	if (!*again) {
 		PL_CHECK(pl_search_use_period(s, fits ? err : &ignore));
+		PL_CHECK(pl_search_use_recorded(s, fits ? err : &ignore));
 		predict(s);
 		scale_times(s);
 	}
@@ -292,16 +293,17 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 	else if (rc == 0 && !s.has_choices)
 		pl_say(o.log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
-		       o.fuse_ops || o.precision || o.device || o.batch ? "no communication to plan"
-									: "nothing to plan");
+		       o.fuse_ops || o.precision || o.device || o.batch || o.tensor
+			       ? "no communication to plan"
+			       : "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, again, err);
 	close_search(&s);
 	return rc;
 }
 
-int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
-	      struct pl_plan *p, struct pl_err *err)
+int pl_search_undivided(const struct pl_graph *g, const struct pl_cost *cost,
+			const struct pl_search_opts *o, struct pl_plan *p, struct pl_err *err)
 {
 	bool again = false;
 	uint32_t gathers = pl_rewrite_gathers(g);
@@ -311,4 +313,11 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 		return rc;
 	p->n_rw = p->n_tensors = 0;
 	return search_once(g, cost, *o, gathers, false, &again, p, err);
+}
+
+int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
+	      struct pl_plan *p, struct pl_err *err)
+{
+	return o->tensor && o->preset == PL_PRESET_SEARCH ? pl_search_degrees(g, cost, o, p, err)
+							  : pl_search_undivided(g, cost, o, p, err);
 }
