@@ -164,25 +164,28 @@ static int search_one(struct degree_search *d, const struct pl_graph *g, const s
 	return rc;
 }
 
-/* Half of the 90 % interval of what the division saves, as replay(1) has it. What else changes errs
- * with and without it. */
-static double own_error(const struct degree_search *d, const struct choice *c, double saving)
+/* Half of the 90 % interval of what the division saves, as replay(1) has it: it makes steps of
+ * length `from` steps of length `to`. */
+static double error_between(const struct degree_search *d, const struct choice *c, double from,
+			    double to)
 {
 	const struct pl_search_noise *n = &d->noise;
-	double by = d->by * c->samples;
-	double deviation = n->step * sqrt((double)n->steps) * d->step * by;
+	double saving = from - to, work = c->step > 0 ? c->work_ns / c->step * to : 0;
 
-	return sqrt(pow(PL_SELFTEST_MODEL * d->step * by, 2) + pow(PL_SELFTEST_CHANGE * saving, 2) +
-		    pow(pl_search_scatter(deviation, n->steps, saving), 2) +
-		    pow(PL_SELFTEST_NORMAL * c->work_ns * by, 2));
+	return sqrt(
+		pow(PL_SELFTEST_MODEL * from, 2) + pow(PL_SELFTEST_CHANGE * saving, 2) +
+		pow(pl_search_scatter(n->step * sqrt((double)n->steps) * from, n->steps, saving),
+		    2) +
+		pow(PL_SELFTEST_NORMAL * work, 2));
 }
 
 /* Of all that the plan saves. */
 static double error_of(const struct degree_search *d, const struct choice *c)
 {
-	double saved = (d->step - c->step) * d->by * c->samples;
+	double by = d->by * c->samples;
 
-	return hypot(c->plan.n_rw ? (double)c->plan.error_ns : 0, own_error(d, c, saved));
+	return hypot(c->plan.n_rw ? (double)c->plan.error_ns : 0,
+		     error_between(d, c, d->step * by, c->step * by));
 }
 
 /* The ranks of the topology, if the caller has one, must be enough. */
@@ -235,10 +238,11 @@ static bool is_better(struct degree_search *d, const struct choice *c, double be
 {
 	char text[24], error[24];
 	double time = for_a_sample(c, &c->plan), saving = (d->least - time) * c->samples;
-	double may_err = own_error(d, c, saving);
+	double may_err; /* what else the plans change errs in both */
 
 	if (!(time < (1 - WORTH) * best))
 		return false;
+	may_err = error_between(d, c, d->least * c->samples, time * c->samples);
 	if (isinf(d->least) || saving > may_err)
 		return true;
 	if (!(time < (1 - WORTH) * d->doubted))
@@ -348,6 +352,12 @@ static int try_all(struct degree_search *d, struct choice *best, struct choice *
 	}
 	if (best->degree == 1 && d->doubt.code)
 		pl_say(d->o->log, PL_LOG_WARN, "%s", d->doubt.msg);
+	if (d->divided && !d->cost->user_topology && !d->cost->n_fits)
+		pl_say(d->o->log, PL_LOG_WARN,
+		       "tensor-parallel: the graph has no communication that shows what links "
+		       "take, so links of a common network between hosts are assumed; "
+		       "--topology=1x8:dgx-a100 or "
+		       "such says what they are");
 	if (!d->divided && why.code)
 		pl_say(d->o->log, PL_LOG_WARN, "no layer is divided: %s", reason(why.msg));
 	return 0;

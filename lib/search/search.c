@@ -268,6 +268,13 @@ static void keep_unknown_buckets(const struct search *s, struct pl_search_opts *
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* May any line be about communication? */
+static bool asks_for_communication(const struct pl_search_opts *o)
+{
+	return o->fuse || o->partition || o->order || o->priority || o->algorithm || o->wrap ||
+	       o->prefetch || o->keep || o->preset > PL_PRESET_BEST;
+}
+
 static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		       struct pl_search_opts o, uint32_t gathers, bool reduce, bool *again,
 		       struct pl_plan *p, struct pl_err *err)
@@ -290,7 +297,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		keep_unknown_buckets(&s, &o, reduce);
 	if (rc == 0 && s.sharded)
 		rc = check_sharded(&s, gathers, err);
-	else if (rc == 0 && !s.has_choices)
+	else if (rc == 0 && !s.has_choices && asks_for_communication(&o))
 		pl_say(o.log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
 		       o.fuse_ops || o.precision || o.device || o.batch || o.tensor
