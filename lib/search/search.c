@@ -100,6 +100,8 @@ static void predict(struct search *s)
 		p->error_ns = (pl_ns)llround(pl_search_error(s, fabs(recorded - step)));
 	}
 	p->predicted_ns = (pl_ns)llround(step);
+	if (s->samples != 1) /* activations of another batch are not known */
+		p->peak_bytes = -1;
 	/* changed operations also change the times of readiness */
 	if (!s->n_extra)
 		bound = fmax(bound, pl_search_choices_bound(s->choices) + (step - s->best->mean));

@@ -87,6 +87,7 @@ both=tensor-parallel,device,batch
 compare wide tensor-parallel one 1
 check "... a degree that was chosen" grep -q '^8 ' chosen
 compare wide $both "one two" "1 0.5 2 4 8"
+check "no peak of memory is told for another batch" no grep -q '^peak ' job.plan
 compare small tensor-parallel one 1
 check "... none where all-reduces take longer than a part saves" grep -q '^1 ' chosen
 compare small $both "one two" "1 0.5 2 4 8"
