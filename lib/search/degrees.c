@@ -356,8 +356,7 @@ static int try_all(struct degree_search *d, struct choice *best, struct choice *
 		pl_say(d->o->log, PL_LOG_WARN,
 		       "tensor-parallel: the graph has no communication that shows what links "
 		       "take, so links of a common network between hosts are assumed; "
-		       "--topology=1x8:dgx-a100 or "
-		       "such says what they are");
+		       "--topology=1x8:dgx-a100 or such says what they are");
 	if (!d->divided && why.code)
 		pl_say(d->o->log, PL_LOG_WARN, "no layer is divided: %s", reason(why.msg));
 	return 0;
@@ -396,6 +395,8 @@ int pl_search_degrees(const struct pl_graph *g, const struct pl_cost *cost,
 		*err = no;
 		rc = PL_ENO;
 	}
+	if (o->stop && *o->stop)
+		p->complete = false;
 out:
 	choice_fini(&none);
 	choice_fini(&best);
