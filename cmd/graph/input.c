@@ -108,6 +108,7 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 	PL_TRY(pl_inputs_find(&in, &o, argc, argv, err));
 	from = c->from != FROM_AUTO ? c->from
 	       : in.v[0].layers	    ? FROM_LAYERS
+	       : in.v[0].operations ? FROM_OPGRAPH
 	       : in.v[0].job	    ? FROM_JOB
 				    : FROM_AUTO;
 	described = from >= FROM_LAYERS;
@@ -120,10 +121,10 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 	if (c->operators && from != FROM_JOB)
 		PL_TRY(pl_fail(err, PL_EUSAGE, "%s: no job; --operators is for jobs",
 			       pl_inputs_name(&in.v[0])));
-	if (c->from != FROM_OPGRAPH && (c->mode != -1 || c->repeat || c->repeat_match || c->type))
+	if (from != FROM_OPGRAPH && (c->mode != -1 || c->repeat || c->repeat_match || c->type))
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "--mode, --repeat, --repeat-match and --type are for tables of "
-			       "operations: -f opgraph"));
+			       "operations (-f opgraph)"));
 	if ((!described || from == FROM_OPGRAPH) && is_for_layers(c))
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "%s: no table of layers and no job; --ranks, --program, "

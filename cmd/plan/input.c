@@ -96,7 +96,7 @@ static bool *which(struct pl_search_opts *o, int op)
 		SWITCH(FUSE_OPS, fuse_ops),   SWITCH(WRAP, wrap),
 		SWITCH(PREFETCH, prefetch),   SWITCH(LOADER_WORKERS, loader),
 		SWITCH(NO_RESHARD, keep),     SWITCH(DEVICE, device),
-		SWITCH(BATCH, batch),
+		SWITCH(BATCH, batch),	      SWITCH(TENSOR_PARALLEL, tensor),
 	};
 #undef SWITCH
 

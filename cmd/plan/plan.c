@@ -237,7 +237,8 @@ static int load(const struct config *c, struct pl_inputs *inputs, struct pl_pool
 	struct pl_in *in;
 	int rc;
 
-	if (inputs->n > 1 || i->known || i->et || (i->kind && i->kind != PL_KIND_PLAN))
+	if (inputs->n > 1 || i->known || i->et || i->operations ||
+	    (i->kind && i->kind != PL_KIND_PLAN))
 		return load_graph(c, inputs, pool, p, err);
 	in = pl_inputs_open(i, err);
 	if (!in)

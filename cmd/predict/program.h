@@ -45,6 +45,14 @@ struct work {
 
 /* Which --device stands before each table. */
 int find_table_devices(struct work *w, struct pl_err *err) PL_MUST;
+struct place { /* of a latency in its table, from 1 */
+	int64_t line;
+	uint32_t column;
+};
+/* Are the latencies of the samples from `first` on in the unit of the schema? place[i]: of sample
+ * first + i. */
+int check_units(const struct work *w, const char *path, const struct pl_samples *s, size_t first,
+		const struct place *place, struct pl_err *err) PL_MUST;
 /* All measurements of the tables; checks their unit. */
 int read_tables(const struct work *w, struct pl_samples *s, struct pl_err *err) PL_MUST;
 /* Those of one. `device`: NULL: what the table says. */

@@ -438,8 +438,8 @@ static int find_layer(struct reader *t)
 	}
 	if (t->first == SIZE_MAX)
 		return pl_fail(t->err, PL_EUSAGE,
-			       "%s: no name holds \"%s\"; --repeat-match says which rows are the "
-			       "layer that is repeated",
+			       "%s: no name holds \"%s\"; --repeat-match=TEXT|TEXT says which "
+			       "rows are the layer that is repeated",
 			       t->file, t->o->match);
 	while (t->last + 1 < t->n_rows && ends_layer(t, &t->row[t->last + 1]))
 		t->last++;
@@ -582,4 +582,12 @@ out:
 	if (rc < 0)
 		pl_graph_fini(g);
 	return rc;
+}
+
+bool pl_derive_is_opgraph(const uint8_t *p, size_t n)
+{
+	const uint8_t *end = memchr(p, '\n', n);
+
+	n = end ? (size_t)(end - p) : n;
+	return memmem(p, n, "OpName", 6) && memmem(p, n, "FwOps", 5);
 }

@@ -36,5 +36,7 @@ struct pl_opgraph_opts {
  */
 int pl_derive_opgraph(struct pl_in *in, const struct pl_opgraph_opts *o, struct pl_graph *g,
 		      struct pl_err *err) PL_MUST;
+/* Is the first line of this beginning of a file the header of such a table? */
+bool pl_derive_is_opgraph(const uint8_t *p, size_t n);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "core/progress.h"
 #include "derive/layers.h"
+#include "derive/opgraph.h"
 #include "inputs/inputs.h"
 #include "io/container.h"
 #include "plan/job.h"
@@ -116,6 +117,7 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->xla =
 			format && (!strcmp(format->name, "xla") || !strcmp(format->name, "xplane"));
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
+		i->operations = l.n && !i->known && pl_derive_is_opgraph(l.p, l.n);
 		i->chakra = !o->forced && !i->known && pl_trace_is_chakra(l.p, l.n);
 		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);
 	}

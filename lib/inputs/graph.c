@@ -26,6 +26,12 @@ static int refuse(const struct pl_input *i, struct pl_err *err)
 		return pl_fail(err, PL_EDATA,
 			       "%s: this is a table of layers; type: graph %s | replay", name,
 			       name);
+	if (i->operations)
+		return pl_fail(err, PL_EDATA,
+			       "%s: this is a table of operations, which have no times; type: "
+			       "graph --mode=train %s | predict -m MODEL --devices=FOLDER "
+			       "--device=NAME -O graph | replay",
+			       name, name);
 	if (i->job)
 		return pl_fail(err, PL_EDATA,
 			       "%s: this is the text of a job, not a trace; type, to train it: run "
@@ -57,7 +63,7 @@ int pl_inputs_are_graphs(const struct pl_inputs *in, bool *graphs, struct pl_err
 		if (kind == PL_KIND_GRAPH) {
 			graph = &in->v[i];
 			n++;
-		} else if (in->v[i].layers || in->v[i].job ||
+		} else if (in->v[i].layers || in->v[i].operations || in->v[i].job ||
 			   (kind && kind != PL_KIND_TRACE && kind != PL_NONE)) {
 			return refuse(&in->v[i], err);
 		}

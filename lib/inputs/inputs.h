@@ -24,6 +24,7 @@ struct pl_input {
 	bool et;	  /* an execution trace */
 	bool known;	  /* an importer recognises it, or it cannot be told yet (an empty file) */
 	bool layers;	  /* a table of layers */
+	bool operations;  /* a table of operations, opgraph */
 	bool chakra;	  /* an execution trace of Chakra, which is the graph of a rank */
 	bool job;	  /* a job of run(1) */
 	bool xla;	  /* a profile of JAX or TensorFlow */

@@ -320,6 +320,8 @@ int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_er
 		return pl_fail(err, PL_EDATA,
 			       "there is no data sheet of \"%.100s\"; --devices names their folder",
 			       name);
-	return pl_fail(err, PL_EDATA, "there is no data sheet of \"%.100s\"; there are %s", name,
-		       all);
+	return pl_fail(err, PL_EDATA,
+		       "there is no data sheet of \"%.100s\"; there are %s; --devices names a "
+		       "folder with more",
+		       name, all);
 }

@@ -144,6 +144,12 @@ static void put_buckets(struct pl_setter *s)
 {
 	struct pl_one_size one;
 
+	if (pl_settings_last(s->p, PL_RW_TENSOR_PARALLEL)) {
+		pl_write_text(&s->w, "# --ddp-bucket-size counts the elements of a rank, which has "
+				     "parts of tensors; the plan has whole ones\n"
+				     "--overlap-grad-reduce\n");
+		return;
+	}
 	pl_settings_one_size(s, PL_CLOSE_REACHED, ELEMENT, &one);
 	pl_write_format(&s->w,
 			"# elements, of %d bytes each; of the first pipeline "

@@ -48,6 +48,8 @@ struct pl_rewrite_basis {
 	bool assumed; /* that collectives are rings, because the graph does not say their algorithm
 		       */
 	bool links_assumed; /* that a rank has one link for all that it sends */
+	bool links_unknown; /* of ranks that share layers: the links of a common machine are taken
+			     */
 	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
 	double work_ns; /* standard error of the changed operations, of a rank in a step */

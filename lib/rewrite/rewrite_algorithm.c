@@ -53,6 +53,7 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 		wrong += fabs(after - (double)pl_cost_transfer(r->c, &c));
 		b->assumed = true;
 	}
+	b->links_unknown |= s->divided && !r->c->user_topology && !r->c->n_fits;
 	b->as_recorded = !s->over;
 	b->rearranged = s->overlapped || s->wrap != 0;
 	b->at_once = s->at_once;

@@ -96,6 +96,15 @@ int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *noi
 		     struct pl_graph *out, bool *reduced, double *tolerance,
 		     struct pl_err *err) PL_MUST;
 
+/* ---- search.c, degrees.c ---- */
+/* The search of the graph as it is, and the one that also divides its layers among more ranks. */
+int pl_search_undivided(const struct pl_graph *g, const struct pl_cost *cost,
+			const struct pl_search_opts *o, struct pl_plan *p,
+			struct pl_err *err) PL_MUST;
+int pl_search_degrees(const struct pl_graph *g, const struct pl_cost *cost,
+		      const struct pl_search_opts *o, struct pl_plan *p,
+		      struct pl_err *err) PL_MUST;
+
 /* ---- workers.c ---- */
 int pl_search_workers_open(struct search *s, struct pl_err *err) PL_MUST;
 void pl_search_workers_close(struct search *s);
@@ -163,6 +172,12 @@ int pl_search_write_lines(struct search *s, struct pl_err *err) PL_MUST;
  * after the one before it: the prediction becomes that of the mean period, and lines that do not
  * make it shorter are dropped. */
 int pl_search_use_period(struct search *s, struct pl_err *err) PL_MUST;
+/* Where no line changes communication, the prediction has it as recorded, not as the model has it,
+ * and so has replay(1). */
+int pl_search_use_recorded(struct search *s, struct pl_err *err) PL_MUST;
+/* Half of the 90 % interval of a saving by what differs from step to step. Of one step it is
+ * assumed, as replay(1) does. */
+double pl_search_scatter(double deviation, size_t steps, double saving);
 /* Half of the 90 % interval of a saving, ns. */
 double pl_search_error(const struct search *s, double saving);
 

@@ -170,9 +170,16 @@ out:
 	return rc;
 }
 
+double pl_search_scatter(double deviation, size_t steps, double saving)
+{
+	return steps > 1 ? pl_selftest_half(deviation, steps)
+			 : PL_SELFTEST_NORMAL * PL_SELFTEST_SCATTER * fabs(saving);
+}
+
 double pl_search_error(const struct search *s, double saving)
 {
-	return hypot(model_error(s, saving), pl_selftest_half(s->scatter, s->scatter_steps));
+	return hypot(model_error(s, saving),
+		     pl_search_scatter(s->scatter, s->scatter_steps, saving));
 }
 
 /* What changes results or needs another machine must save more than its prediction may err. */
@@ -311,6 +318,36 @@ int pl_search_use_period(struct search *s, struct pl_err *err)
 		}
 	}
 out:
+	pl_sim_free(sim);
+	return rc;
+}
+
+int pl_search_use_recorded(struct search *s, struct pl_err *err)
+{
+	struct pl_edit e = { 0 };
+	struct pl_rewriter *r = NULL;
+	struct pl_sim *sim;
+	double recorded;
+	int rc;
+
+	for (size_t i = 0; i < s->p->n_rw; i++)
+		if (pl_rewrite_is_comm(s->p->rw[i].op) || s->p->rw[i].op == PL_RW_ACCUMULATE)
+			return 0;
+	if (!s->p->n_rw || !s->has_choices || pl_sim_steps_overlap(s->sim))
+		return 0;
+	sim = pl_sim_new(s->whole, err);
+	PL_TRY(sim ? 0 : err->code);
+	PL_TRY(pl_sim_edit(sim, 0, s->whole->n_steps, &e, err));
+	recorded = pl_edit_mean_step(&e);
+	r = pl_rewrite_new(&e, s->cost, err);
+	PL_TRY(r ? 0 : err->code);
+	PL_TRY(pl_rewrite_plan(r, s->p, err));
+	s->best->mean = pl_edit_mean_step(&e);
+	s->baseline = recorded;
+	s->bias = 0;
+out:
+	pl_rewrite_free(r);
+	pl_edit_fini(&e);
 	pl_sim_free(sim);
 	return rc;
 }

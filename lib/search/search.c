@@ -100,6 +100,8 @@ static void predict(struct search *s)
 		p->error_ns = (pl_ns)llround(pl_search_error(s, fabs(recorded - step)));
 	}
 	p->predicted_ns = (pl_ns)llround(step);
+	if (s->samples != 1) /* activations of another batch are not known */
+		p->peak_bytes = -1;
 	/* changed operations also change the times of readiness */
 	if (!s->n_extra)
 		bound = fmax(bound, pl_search_choices_bound(s->choices) + (step - s->best->mean));
@@ -215,6 +217,7 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 		PL_CHECK(check_whole(s, again, err));
 	if (!*again) {
 		PL_CHECK(pl_search_use_period(s, fits ? err : &ignore));
+		PL_CHECK(pl_search_use_recorded(s, fits ? err : &ignore));
 		predict(s);
 		scale_times(s);
 	}
@@ -267,6 +270,13 @@ static void keep_unknown_buckets(const struct search *s, struct pl_search_opts *
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* May any line be about communication? */
+static bool asks_for_communication(const struct pl_search_opts *o)
+{
+	return o->fuse || o->partition || o->order || o->priority || o->algorithm || o->wrap ||
+	       o->prefetch || o->keep || o->preset > PL_PRESET_BEST;
+}
+
 static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		       struct pl_search_opts o, uint32_t gathers, bool reduce, bool *again,
 		       struct pl_plan *p, struct pl_err *err)
@@ -289,19 +299,20 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		keep_unknown_buckets(&s, &o, reduce);
 	if (rc == 0 && s.sharded)
 		rc = check_sharded(&s, gathers, err);
-	else if (rc == 0 && !s.has_choices)
+	else if (rc == 0 && !s.has_choices && asks_for_communication(&o))
 		pl_say(o.log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
-		       o.fuse_ops || o.precision || o.device || o.batch ? "no communication to plan"
-									: "nothing to plan");
+		       o.fuse_ops || o.precision || o.device || o.batch || o.tensor
+			       ? "no communication to plan"
+			       : "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, again, err);
 	close_search(&s);
 	return rc;
 }
 
-int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
-	      struct pl_plan *p, struct pl_err *err)
+int pl_search_undivided(const struct pl_graph *g, const struct pl_cost *cost,
+			const struct pl_search_opts *o, struct pl_plan *p, struct pl_err *err)
 {
 	bool again = false;
 	uint32_t gathers = pl_rewrite_gathers(g);
@@ -311,4 +322,11 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 		return rc;
 	p->n_rw = p->n_tensors = 0;
 	return search_once(g, cost, *o, gathers, false, &again, p, err);
+}
+
+int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
+	      struct pl_plan *p, struct pl_err *err)
+{
+	return o->tensor && o->preset == PL_PRESET_SEARCH ? pl_search_degrees(g, cost, o, p, err)
+							  : pl_search_undivided(g, cost, o, p, err);
 }

@@ -57,6 +57,7 @@ struct pl_search_opts {
 	bool any;		   /* propose the best plan even if its saving may be an error */
 	bool precision;		   /* bf16 for all operations, if that helps */
 	bool device, batch;	   /* another device, another batch; the caller has a cost model */
+	bool tensor;		   /* layers divided among 2, 4 or 8 ranks */
 	bool fuse_ops;		   /* operations that follow one another */
 	const char *const
 		*fuse_glob; /* names of operations that may be fused; none: pl_search_fusable() */
@@ -75,6 +76,9 @@ struct pl_search_opts {
  * limit the search ends when no single change helps; with a limit it continues from other plans
  * until then. A graph without communication gives a valid plan without rewrites. PL_ENO (the answer
  * is "no"): no plan fits the memory, and *p is the smallest one found.
+ *
+ * With `tensor` the layers are divided among 2, 4 or 8 ranks, if that makes the time for a sample
+ * shorter; the other lines are those of the search of the divided graph.
  *
  * With another batch, baseline_ns is the time of the recorded steps for as many samples.
  *

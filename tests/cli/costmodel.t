@@ -282,6 +282,27 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 *= 1000 } { print }' one.csv >bad.csv
 	refused "latencies in another unit" 3 'bad.csv: from line 2 on, column 2: .*another unit.*--unit=' $train bad.csv
 	status 0 "--unit says which" p $train --unit=us bad.csv
+	# spoilt BY CONDITION: the latencies of these rows, of one.csv
+	spoilt() {
+		awk -F , -v by="$1" 'BEGIN { OFS = "," } NR > 1 && ('"$2"') { $2 *= by } { print }' one.csv >bad.csv
+	}
+	for by in 1000 0.001 1000000; do
+		spoilt $by 'NR % 9 < 3'
+		refused "a third of them times $by" 3 'bad.csv: line [0-9]*, column 2: .*among.* on .*mix units.*--unit=' $train bad.csv
+		check "... the message names one of them" awk -v line="$(sed -n 's/.*bad.csv: line \([0-9]*\),.*/\1/p' "$TMP/err")" \
+			'BEGIN { exit !(line > 1 && line % 9 < 3) }'
+	done
+	status 0 "--unit says that they have one" p $train --unit=ms bad.csv
+	spoilt 1000 'NR % 9 < 3 && $1 == "softmax"'
+	refused "a third of an operation" 3 'is the first of [0-9]* among [0-9]* of "softmax" on .* about 1000 times' $train bad.csv
+	spoilt 0.001 '$1 == "softmax"'
+	refused "an operation" 3 'is the first of all [0-9]* of "softmax" on .* about a thousandth' $train bad.csv
+	sed 1d two.csv | awk -F , 'BEGIN { OFS = "," } { $2 /= 1000; print }' | cat one.csv - >bad.csv
+	refused "one device of two" 3 'bad.csv: from line [0-9]* on, column 2: .*another unit' $train bad.csv
+	spoilt 1000 'NR == 7'
+	status 0 "one slow measurement is no other unit" p $train bad.csv
+	spoilt 100 'NR % 9 < 3'
+	status 0 "a third that is 100 times as slow is none" p $train bad.csv
 	: >bad.csv
 	refused "an empty table" 3 'bad.csv: the table is empty' $train bad.csv
 	refused "no table of that name" 4 'none.csv' $train none.csv

@@ -125,6 +125,13 @@ says 'the price of an hour is a number' "... which it says"
 status 2 "... nor without a data sheet" "$SRC/samples/which-gpu" this.model sheets more.job that
 says 'which-gpu: .*no data sheet of "that"; there are this' "... but names those there are"
 status 2 "... of none" "$SRC/samples/which-gpu" this.model sheets my.job
+if ! sanitized any; then # it measures: the same code, and times that mean nothing
+	status 0 "which machine to buy, with data of this one" env NETWORKS=12 "$SRC/samples/which-machine"
+	check "... each has a row with its interval" awk '
+		NF == 6 && ($1 == "this" || $1 ~ /^twice-/) { n++; sound += $3 <= $2 && $2 <= $4; ms[$1] = $2 }
+		END { print "# " ms["this"], ms["twice-both"]; exit !(n == 4 && sound == 4 && ms["twice-both"] < ms["this"]) }' "$TMP/out"
+	holds "$TMP/out" '^Measured: a step of the job takes [0-9.]* ms on this machine (median of 30;' "... beside the time that was measured"
+fi
 status 2 "a job is not measured" "$BIN/run" --bench kernels my.job
 status 2 "networks" "$BIN/run" --bench kernels --networks 0
 says 'networks: from 1 to 1000000' "... are 1 or more"

@@ -31,6 +31,10 @@ for n in g["shapes"][0]["nodes"]:
 	print(n["phase"], n.get("layer", "-"), n["module"], n["name"], json.dumps(w["dims"], separators=(",", ":")).strip("\""), w["flops"], w["bytes"])'
 }
 status 0 "a table of operations" "$BIN/graph" -f opgraph -o net.graph net.csv
+"$BIN/graph" --no-provenance -f opgraph net.csv >forced.graph
+check "... which is known by its header" sh -c '"$BIN/graph" --no-provenance net.csv | cmp - forced.graph'
+status "2 3" "... and is no recording" "$BIN/replay" net.csv
+says 'net.csv: this is a table of operations.* graph --mode=train net.csv | predict ' "... which says what to do"
 status 0 "is a graph" "$BIN/graph" -O json net.graph
 if command -v python3 >/dev/null; then
 	nodes net.graph >got
@@ -268,4 +272,11 @@ status 2 "a device without a sheet" "$BIN/predict" -m k.model --device=other -O 
 status 3 "a table in place of a graph" "$BIN/predict" -m k.model --device=dev -O graph relu.csv
 check "any call may fail" "$SRC/tests/fault/torture" -n 60 "$BIN/graph" -f opgraph net.csv
 check "... of predict too" "$SRC/tests/fault/torture" -n 60 "$BIN/predict" -m k.model --device=dev -O graph relu.graph
+# the table that the manual shows
+sed -n '/^Name,OpName/,/^\.Ed/p' "$SRC/man/paceline-graph.1" | sed '/^\.Ed/d' | sed -e ':a' -e '/ \\e$/N; s/ \\e\n *//; ta' >manual.csv
+status 0 "the table of the manual" "$BIN/graph" --mode=train -o manual.graph manual.csv
+check "... has 5 operations forward and 6 backward" test "$("$BIN/graph" -O text manual.graph | awk -F '\t' '$1 == "node" && $4 == "compute" { n[$16]++ }
+	END { print n["forward"] + 0, NR ? n["backward"] + n["input-gradient"] + n["weight-gradient"] : 0 }')" = "5 6"
+status "2 3" "... is no plan" "$BIN/plan" manual.csv
+says 'this is a table of operations' "... which plan says, too"
 done_testing
