@@ -378,8 +378,8 @@ const char *host_of_rank(const struct config *c, const struct pl_launch *p, char
 
 	if (rank < 0)
 		return NULL;
-	if (c->hosts >= 2)
-		snprintf(text, HOST_MAX, "host%lld", (long long)(rank / (ranks / c->hosts)));
+	if (pl_job_hosts(c->hosts) >= 2)
+		snprintf(text, HOST_MAX, "host%lld", (long long)pl_job_host(c->hosts, ranks, rank));
 	else if (name && *name)
 		snprintf(text, HOST_MAX, "%.*s", HOST_MAX - 1, name);
 	else

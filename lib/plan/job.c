@@ -81,8 +81,8 @@ static const struct pl_lang_row rows[] = {
 	    "steps in which the learning rate rises from 0"),
 	ONE("seed", INT, 0, 0, 0x1p63, seed, "1", NULL, "seed of everything random"),
 	ONE("ranks", INT, 0, 1, RANKS_MAX, ranks, "1", NULL, "processes"),
-	ONE("hosts", INT, 0, 1, RANKS_MAX, hosts, "1", NULL,
-	    "hosts that the ranks are on, each with as many"),
+	ONE("hosts", COUNTS, 0, 1, RANKS_MAX, hosts, "1", NULL,
+	    "hosts that the ranks are on, each with as many; or the ranks of each host"),
 	ONE("threads", INT, 0, 1, 1024, threads, "1", NULL, "threads of each rank"),
 	{ PL_LANG_ROW(
 		  "engine", EXECUTION,
@@ -329,6 +329,10 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 	if (!strcmp(st->row->name, "eval-data")) {
 		j->eval_line = r->name ? r->line : 0;
 		j->eval_column = st->value[0].column;
+	}
+	if (!strcmp(st->row->name, "hosts")) {
+		j->hosts_line = r->name ? r->line : 0;
+		j->hosts_column = st->value[0].column;
 	}
 	if (!strcmp(st->row->name, "optimizer"))
 		j->no_decay = NULL; /* it has no default */
