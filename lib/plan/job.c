@@ -125,7 +125,7 @@ static const struct pl_lang_row rows[] = {
 		  OPTION("epoch", TIME, 0, "time between two searches; 0: by the period", epoch,
 			 .max = 3.6e13, .value = "0", .only = "adsp|adsp++"),
 		  OPTION("min-workers", INT, 0,
-			 "workers without which training ends; 0: as the policy needs them",
+			 "workers without which nobody goes on; 0: as the policy needs them",
 			 min_workers, .max = RANKS_MAX, .value = "0", .only = POLICIES_PS)),
 	  .once = true },
 	ONE("transport", CHOICE, 0, 0, 0, transport, "auto", "auto|shm|tcp|mpi|nccl",

@@ -225,7 +225,7 @@ static int carry_out(struct sim *s, const struct pl_policy_action *a, pl_ns now,
 		}
 	} else if (a->kind == PL_POLICY_WAKE) {
 		set_key(s, s->n, pl_max_i64(now, a->at));
-	} else if (a->kind == PL_POLICY_FAIL) {
+	} else if (a->kind == PL_POLICY_FEW) {
 		return pl_fail(err, PL_ESTOP, "%s", a->text);
 	}
 	return 0;

@@ -54,7 +54,7 @@ struct pl_policy_sim_result {
 	pl_ns absent_ns;
 };
 
-/* *r: policy->workers results. PL_ESTOP: the policy said PL_POLICY_FAIL, whose text is the message;
+/* *r: policy->workers results. PL_ESTOP: the policy said PL_POLICY_FEW, whose text is the message;
  * the results are those until then. PL_EUSAGE: options out of range; and what the callbacks return.
  */
 int pl_policy_simulate(const struct pl_policy_sim_opts *o, struct pl_policy_sim_result *r,

@@ -119,22 +119,16 @@ out:
 	return rc;
 }
 
-/* Has the process ended that this one forks with, and does it come no more? */
-static bool has_ended(const struct pl_ps *p, uint32_t process)
-{
-	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
-}
-
 /* Nobody will come to the meeting: a rank has ended, or training has. */
 static bool is_over(const struct pl_ps *p)
 {
 	const uint32_t *rank = pl_ps_ranks(p, pl_ps_number(p));
 
 	for (uint32_t i = 0; i < p->g.size; i++)
-		if (has_ended(p, p->servers + rank[i]))
+		if (pl_ps_has_ended(p, p->servers + rank[i]))
 			return true;
 	for (uint32_t i = 0; i < p->servers; i++)
-		if (has_ended(p, i))
+		if (pl_ps_has_ended(p, i))
 			return true;
 	return false;
 }

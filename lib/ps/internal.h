@@ -112,6 +112,11 @@ static inline uint32_t pl_ps_number(const struct pl_ps *p)
 {
 	return p->process - p->servers;
 }
+/* Has the process ended that this one was forked with? Then it does not come again. */
+static inline bool pl_ps_has_ended(const struct pl_ps *p, uint32_t process)
+{
+	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
+}
 /* Where the slice of a server begins in the vector; that of server + 1 is its end. */
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server);
 static inline size_t pl_ps_slice_size(const struct pl_ps *p, uint32_t server)
@@ -290,12 +295,16 @@ struct pl_ps_server {
 	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
-	bool again;	   /* it goes on where a server before it was */
-	const char *why;   /* it ends; NULL: all is well */
-	uint64_t save_at;  /* steps of all workers: the next checkpoint; 0: none */
-	bool saves;	   /* the vector is gathered for a checkpoint ... */
-	int64_t save_step; /* ... after this step */
-	pl_ns wake;	   /* the policy's; INT64_MAX: none */
+	bool again;	     /* it goes on where a server before it was */
+	const char *why;     /* it ends; NULL: all is well */
+	uint64_t save_at;    /* steps of all workers: the next checkpoint; 0: none */
+	bool saves;	     /* the vector is gathered for a checkpoint ... */
+	int64_t save_step;   /* ... after this step */
+	pl_ns wake;	     /* the policy's; INT64_MAX: none */
+	pl_ns few_since;     /* too few workers remain; INT64_MAX: enough are there */
+	char few[160];	     /* what the policy says of it ... */
+	uint32_t few_worker; /* ... of the last one that has left */
+	bool few_said;
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */
 };
@@ -306,7 +315,8 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
 int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 /* Training begins, with the workers that are ready. */
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
-uint32_t pl_ps_server_there(const struct pl_ps_server *s); /* workers */
+uint32_t pl_ps_server_there(const struct pl_ps_server *s);   /* workers */
+uint32_t pl_ps_server_present(const struct pl_ps_server *s); /* those that the policy counts */
 /* Workers that are told that it is over. */
 int pl_ps_server_end(struct pl_ps_server *s, uint32_t worker, struct pl_err *err) PL_MUST;
 /* The commit of a worker, if all slices of it are there now. */
