@@ -85,10 +85,11 @@ double pl_job_policy_argument(const struct pl_job *j)
 /* Ranks that commit to servers. */
 static int check_workers(const struct pl_job *j, struct pl_err *err)
 {
-	bool group = j->group != 1 && !strcmp(j->transport, "nccl"), cuda = false;
+	bool nccl = !strcmp(j->transport, "nccl"), mpi = !strcmp(j->transport, "mpi");
+	bool group = j->group != 1, cuda = false;
 	int number;
 
-	if (group && (!pl_job_device(j->device, &cuda, &number) || !cuda))
+	if (group && nccl && (!pl_job_device(j->device, &cuda, &number) || !cuda))
 		return pl_fail(err, PL_EDATA,
 			       "transport nccl is for the memory of GPUs; write: device cuda, or "
 			       "another transport");
@@ -102,10 +103,10 @@ static int check_workers(const struct pl_job *j, struct pl_err *err)
 			       (long long)j->min_workers, (long long)pl_job_workers(j),
 			       (long long)j->group);
 	if (strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
-	    strcmp(j->transport, "tcp") && !group)
+	    strcmp(j->transport, "tcp") && !(group && (nccl || mpi)))
 		return pl_fail(err, PL_EDATA,
 			       "transport %s: servers take auto, shm and tcp; groups of ranks "
-			       "also nccl",
+			       "also mpi and nccl",
 			       j->transport);
 	return 0;
 }

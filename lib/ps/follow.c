@@ -188,6 +188,10 @@ static int on_message(struct pl_ps_follower *f, const struct pl_endpoint_event *
 			f->ended = true;
 			return pl_ps_end_take(&ev->message, err);
 		}
+		if (ev->message.kind == PL_PS_BYE) {
+			pl_comm_attend_end(f->p->attends);
+			return 0;
+		}
 		if (ev->message.kind == PL_PS_REFUSED)
 			return pl_fail(err, PL_EDATA, "server 0 refused this server");
 	} else if (ev->peer >= f->p->servers && worker < f->p->workers) {
@@ -291,6 +295,7 @@ int pl_ps_follow(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 		}
 		PL_TRY(pl_ps_follower_event(&f, pl_now_ns() + TURN_NS, err));
 		PL_TRY(pass_on(&f, err));
+		PL_TRY(pl_ps_group_check(p, err));
 	}
 out:
 	t->end = pl_now_ns();

@@ -36,6 +36,7 @@ static void on_lost(void *arg, const char *why)
 
 int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err)
 {
+	PL_CHECK(pl_comm_attend_check(p->attends, err));
 	return atomic_load(&p->g.lost) ? pl_fail(err, PL_EIO, "%s", p->g.why) : 0;
 }
 
@@ -82,6 +83,7 @@ static int open_world(struct pl_ps *p, const struct pl_engine_opts *o, pl_ns mee
 	struct pl_world_opts w = { .rank = (int)p->g.member,
 				   .size = (int)p->g.size,
 				   .names = pl_ps_ranks(p, pl_ps_number(p)),
+				   .of = { m->size, (int)p->servers },
 				   .host = m->host,
 				   .transport = o->job->transport,
 				   .backend = o->backend,

@@ -98,6 +98,8 @@ struct pl_ps {
 	struct pl_ps_vector vector;
 	uint64_t job; /* hash: all processes have the same */
 	struct pl_endpoint *end;
+	struct pl_attendance
+		*attends; /* MPI, in which its group, if it has one, takes part; NULL */
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
@@ -149,7 +151,8 @@ int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, const atom
 /* Ends the world: with a good-bye to all, or, after a failure rc, for that reason. Returns rc, or
  * the failure of the good-bye. */
 int pl_ps_group_close(struct pl_ps *p, int rc, struct pl_err *err);
-/* PL_EIO if a rank of the group was lost: for a leader that waits for servers. */
+/* PL_EIO if a rank of the group was lost: for a leader that waits for servers. A failure of MPI,
+ * for processes outside of groups. */
 int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err) PL_MUST;
 /* The leader tells all ranks what comes; then all of them, it too, do it: */
 int pl_ps_group_say(struct pl_ps *p, const struct pl_ps_turn *t, struct pl_err *err) PL_MUST;
@@ -352,7 +355,8 @@ int pl_ps_others_message(struct pl_ps_server *s, const struct pl_endpoint_event 
 			 struct pl_err *err) PL_MUST;
 int pl_ps_others_lost(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 		      struct pl_err *err) PL_MUST;
-void pl_ps_others_end(struct pl_ps_server *s); /* training has failed: s->why */
+void pl_ps_others_end(struct pl_ps_server *s);	/* training has failed: s->why */
+void pl_ps_others_over(struct pl_ps_server *s); /* all workers have ended: so may MPI */
 /* One that has not come back for too long ends the training. */
 int pl_ps_others_check(const struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 bool pl_ps_others_there(const struct pl_ps_server *s); /* was each of them? */

@@ -171,6 +171,7 @@ static int serve(struct pl_ps_server *s, struct pl_err *err)
 		if (!s->begun)
 			PL_CHECK(wait_for_workers(s, now - first, err));
 		PL_CHECK(check_few(s, now, err));
+		PL_CHECK(pl_ps_group_check(s->p, err));
 	}
 	return 0;
 }
@@ -348,6 +349,7 @@ int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	end_workers(&s, rc < 0 ? err->msg : NULL);
 	if (rc < 0)
 		goto out;
+	pl_ps_others_over(&s);
 	PL_TRY(take_weights(&s, err));
 	count(&s);
 out:
