@@ -485,7 +485,7 @@ static int make_memory(struct config *c, struct pl_err *err)
 	for (int i = 0; i < c->servers; i++)
 		c->memory[i] = -1;
 	for (int i = 0; i < c->servers; i++)
-		if ((c->memory[i] = memfd_create("paceline", MFD_CLOEXEC)) < 0)
+		if ((c->memory[i] = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) < 0)
 			return pl_fail_sys(err, "memory for server %d", i);
 	return 0;
 }

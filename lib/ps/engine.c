@@ -246,6 +246,8 @@ static void unmake(struct pl_ps *p, bool lost)
 {
 	pl_comm_endpoint_close(p->end);
 	p->end = NULL;
+	pl_ps_store_close(p->store);
+	p->store = NULL;
 	if (p->g.world) { /* it has trained nothing */
 		pl_comm_world_abort(p->g.world, "it could not begin");
 		p->g.over = true;

@@ -243,6 +243,7 @@ int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, p->process),
 					    .workers = p->workers,
+					    .bodies = pl_ps_bodies(p),
 					    .keeps = true };
 	bool fresh;
 
@@ -256,7 +257,7 @@ int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 		       "server %u was started again, at version %llu of the weights", p->process,
 		       (unsigned long long)pl_ps_store_progress(f->store)->version);
 	pl_ps_store_commit(f->store);
-	return 0;
+	return pl_ps_copies_open(&f->copies, f->store, o.bodies, err);
 }
 
 void pl_ps_follower_close(struct pl_ps_follower *f)
@@ -265,7 +266,7 @@ void pl_ps_follower_close(struct pl_ps_follower *f)
 		pl_ps_sent_fini(&f->peer[i].sent);
 	pl_free(f->peer);
 	pl_ps_copies_fini(&f->copies);
-	pl_ps_store_close(f->store);
+	f->p->store = f->store;
 }
 
 /* Server 0 ends the job: a signal to this process is told it. */

@@ -99,7 +99,8 @@ struct pl_ps {
 	uint64_t job; /* hash: all processes have the same */
 	struct pl_endpoint *end;
 	struct pl_attendance
-		*attends; /* MPI, in which its group, if it has one, takes part; NULL */
+		*attends;	   /* MPI, in which its group, if it has one, takes part; NULL */
+	struct pl_ps_store *store; /* of a server, for the time when its endpoint is closed */
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
@@ -220,7 +221,15 @@ struct pl_ps_sent {
 	struct pl_ps_copy **v;
 	size_t n, cap;
 };
+/* The bodies of the store are lent to the endpoint, which the store outlives. */
+int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
+		      struct pl_err *err) PL_MUST;
 void pl_ps_copies_fini(struct pl_ps_copies *c);
+/* Of the weights of a server: each worker reads one while another one is written. */
+static inline uint32_t pl_ps_bodies(const struct pl_ps *p)
+{
+	return (uint32_t)pl_min_size(p->workers + 2, PL_PS_BODIES);
+}
 /* pl_ps_store_update(). replies: the weights are then sent, so they are written for that, too. */
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 			const struct pl_policy_update *up, const float *u, bool replies,

@@ -269,6 +269,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, 0),
 					    .workers = p->workers,
+					    .bodies = pl_ps_bodies(p),
 					    .actions = p->servers > 1 ? pl_ps_actions(p) : 0 };
 	struct pl_ps_progress *g;
 	bool fresh;
@@ -300,7 +301,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	}
 	s->elapsed_before = g->elapsed_ns;
 	pl_ps_store_commit(s->store);
-	return 0;
+	return pl_ps_copies_open(&s->copies, s->store, o.bodies, err);
 }
 
 int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)
@@ -325,7 +326,7 @@ void pl_ps_server_close(struct pl_ps_server *s)
 {
 	pl_ps_evaluator_free(s->evaluator);
 	pl_ps_others_close(s);
-	pl_ps_store_close(s->store);
+	s->p->store = s->store;
 	pl_policy_free(s->policy);
 	pl_ps_copies_fini(&s->copies);
 	for (uint32_t i = 0; s->client && i < s->p->workers; i++)
