@@ -30,6 +30,14 @@ static int set_all_as(struct pl_job *j, const char *key, const struct pl_list *l
 	return rc;
 }
 
+int64_t count_ranks(const struct config *c, const struct pl_job *j)
+{
+	/* a launcher counts servers, too */
+	bool servers = c->launch.launcher && !strcmp(j->engine, "ps") && c->ranks > j->servers;
+
+	return c->ranks - (servers ? j->servers : 0);
+}
+
 int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
 	int rc = 0;
@@ -51,7 +59,7 @@ int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 	if (c->device)
 		PL_TRY(set_as(j, "device", c->device, err));
 	if (c->ranks)
-		j->ranks = c->ranks;
+		j->ranks = count_ranks(c, j);
 	if (c->speeds)
 		PL_TRY(apply_speeds(c, j, err));
 	if (c->target_loss > 0)

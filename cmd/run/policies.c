@@ -20,39 +20,44 @@
 
 int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
-	int64_t ranks = c->ranks;
+	int64_t ranks = count_ranks(c, j);
 
 	PL_CHECK(pl_job_set_speeds(j, c->speeds, err));
-	/* a launcher counts servers, too, which have no speed */
-	if (c->launch.launcher && !strcmp(j->engine, "ps"))
-		ranks -= j->servers;
 	if (c->ranks && ranks != j->ranks)
 		return pl_fail(err, PL_EUSAGE, "-n %lld, but --speeds has %lld speeds",
 			       (long long)ranks, (long long)j->ranks);
 	return 0;
 }
 
-/* Of the speeds of a job's workers: mean / least; NAN: a rank has none. */
-static double nominal_heterogeneity(const struct pl_job *j)
+/* INFINITY: it has none. */
+static double speed_of(const struct pl_job *j, int64_t rank)
 {
-	double sum = 0, least = INFINITY, slowest = INFINITY;
+	double speed = INFINITY;
 
-	for (int64_t r = 0; r < j->ranks; r++) {
-		double speed = INFINITY;
+	for (size_t i = 0; i < j->n_paces; i++)
+		if (j->pace[i].speed > 0 && (j->pace[i].rank == rank || j->pace[i].rank == -1))
+			speed = fmin(speed, j->pace[i].speed);
+	return speed;
+}
 
-		for (size_t i = 0; i < j->n_paces; i++)
-			if (j->pace[i].speed > 0 && (j->pace[i].rank == r || j->pace[i].rank == -1))
-				speed = fmin(speed, j->pace[i].speed);
-		if (!isfinite(speed))
-			return NAN;
-		slowest = fmin(slowest, speed);
-		if ((r + 1) % pl_job_group(j)) /* a group is as fast as its slowest rank */
-			continue;
+/* Of the speeds of a job's workers: mean / least; NAN: a worker has none. */
+static int nominal_heterogeneity(const struct pl_job *j, double *h, struct pl_err *err)
+{
+	double sum = 0, least = INFINITY, n = (double)pl_job_workers(j);
+	uint32_t *first;
+
+	PL_CHECK(pl_job_workers_find(j, &first, err));
+	for (int64_t i = 0; i < pl_job_workers(j); i++) {
+		double slowest = INFINITY; /* a group is as fast as its slowest rank */
+
+		for (uint32_t r = first[i]; r < first[i + 1]; r++)
+			slowest = fmin(slowest, speed_of(j, r));
 		sum += slowest;
 		least = fmin(least, slowest);
-		slowest = INFINITY;
 	}
-	return sum / (double)pl_job_workers(j) / least;
+	*h = isfinite(sum) ? sum / n / least : NAN;
+	pl_free(first);
+	return 0;
 }
 
 /* "ssp:40" as a statement of the job. */
@@ -131,14 +136,13 @@ static int64_t count_or_none(bool known, double v)
 	return known ? (int64_t)v : INT64_MIN;
 }
 
-static void put_row(struct pl_table *t, const char *policy, const struct pl_job *j,
+static void put_row(struct pl_table *t, const char *policy, const struct pl_job *j, double h,
 		    const struct comparison *r)
 {
 	double none = r->done ? 0 : NAN;
 
-	pl_table_row(t, policy, j->seed, nominal_heterogeneity(j), r->h_measured + none,
-		     pl_job_workers(j), j->lr, (int64_t)r->reached,
-		     r->reached ? r->seconds_to_target : NAN,
+	pl_table_row(t, policy, j->seed, h, r->h_measured + none, pl_job_workers(j), j->lr,
+		     (int64_t)r->reached, r->reached ? r->seconds_to_target : NAN,
 		     count_or_none(r->reached, r->samples_to_target), r->samples_per_s + none,
 		     count_or_none(r->done, r->steps), count_or_none(r->done, r->commits),
 		     count_or_none(r->done, r->bytes_sent), r->compute_share + none,
@@ -172,6 +176,7 @@ struct all {
 	double *rate;
 	size_t n_rates;
 	int64_t seed, done, total, rows;
+	double h;  /* of the speeds that the job gives */
 	bool mine; /* this is a process of a training */
 };
 
@@ -194,7 +199,7 @@ static int under_policy(struct all *a, const char *policy, struct pl_err *err)
 				return 0;
 			if (stop_signal) /* in the middle of this one */
 				return 0;
-			put_row(&a->table, policy, j, a->c->row);
+			put_row(&a->table, policy, j, a->h, a->c->row);
 			a->rows++;
 		}
 	return 0;
@@ -230,6 +235,7 @@ static int prepare(struct all *a, struct pl_err *err)
 		if (pl_parse_reals(c->rates, a->rate, LIST_MAX, &a->n_rates, err) < 0)
 			return pl_wrap(err, "--lr");
 	a->seed = j->seed;
+	PL_CHECK(nominal_heterogeneity(j, &a->h, err));
 	c->servers = (int)j->servers;
 	c->row = mmap(NULL, sizeof(*c->row), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);

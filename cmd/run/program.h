@@ -14,11 +14,11 @@ enum format { AS_TEXT, AS_JSON, AS_CSV, AS_SVG };
 struct config {
 	struct pl_common c; /* first */
 	int to;
-	int64_t ranks;	/* 0: as the job or the launcher says */
-	int64_t hosts;	/* as the job says; 0: any */
-	int servers;	/* processes besides the ranks, which come first (struct pl_engine) */
-	bool again;	/* this is a server in place of one that was killed */
-	bool is_parent; /* this process forked others, which have ended */
+	int64_t ranks;	   /* 0: as the job or the launcher says */
+	const char *hosts; /* as the job says */
+	int servers;	   /* processes besides the ranks, which come first (struct pl_engine) */
+	bool again;	   /* this is a server in place of one that was killed */
+	bool is_parent;	   /* this process forked others, which have ended */
 	struct comparison *row; /* of --policies: in place of a report; NULL */
 	int *memory;	    /* [servers]: files without a name of forked processes; NULL: none */
 	atomic_bool *ended; /* [processes], if they were forked: shared memory; NULL */
@@ -83,6 +83,8 @@ struct work {
 };
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err) PL_MUST;
 void work_fini(struct work *w);
+/* How many processes of -n or of the launcher train; 0: neither says it. */
+int64_t count_ranks(const struct config *c, const struct pl_job *j);
 /* Changes the job by the options; --bench has no other job. */
 int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 

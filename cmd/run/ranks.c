@@ -378,8 +378,8 @@ const char *host_of_rank(const struct config *c, const struct pl_launch *p, char
 
 	if (rank < 0)
 		return NULL;
-	if (c->hosts >= 2)
-		snprintf(text, HOST_MAX, "host%lld", (long long)(rank / (ranks / c->hosts)));
+	if (pl_job_hosts(c->hosts) >= 2)
+		snprintf(text, HOST_MAX, "host%lld", (long long)pl_job_host(c->hosts, ranks, rank));
 	else if (name && *name)
 		snprintf(text, HOST_MAX, "%.*s", HOST_MAX - 1, name);
 	else
@@ -485,7 +485,7 @@ static int make_memory(struct config *c, struct pl_err *err)
 	for (int i = 0; i < c->servers; i++)
 		c->memory[i] = -1;
 	for (int i = 0; i < c->servers; i++)
-		if ((c->memory[i] = memfd_create("paceline", MFD_CLOEXEC)) < 0)
+		if ((c->memory[i] = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) < 0)
 			return pl_fail_sys(err, "memory for server %d", i);
 	return 0;
 }

@@ -145,18 +145,15 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 	for (size_t i = 0; i < c->set.n; i++)
 		if (strncmp(c->set.v[i], "hosts", 5) != 0)
 			return pl_fail(err, PL_EUSAGE,
-				       "--bench takes --set hosts=N alone, not %.100s",
+				       "--bench takes --set hosts=HOSTS alone, not %.100s",
 				       c->set.v[i]);
 	pl_job_init(&w.job);
 	PL_TRY(apply_options(c, &w.job, err));
 	c->hosts = w.job.hosts;
-	if (n % c->hosts)
-		rc = pl_fail(
-			err, PL_EUSAGE,
-			"%lld hosts with %lld ranks in all: each host has as many ranks as the "
-			"others",
-			(long long)c->hosts, (long long)n);
-	else
+	rc = pl_job_hosts_check(c->hosts, n, err);
+	if (rc == PL_EDATA)
+		err->code = rc = PL_EUSAGE; /* only options say both */
+	if (rc >= 0)
 		rc = start_ranks(c, BENCH_RANKS, bench_comm, &w, err);
 out:
 	pl_job_fini(&w.job);

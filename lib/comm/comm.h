@@ -67,11 +67,17 @@ struct pl_world_opts {
 	/* [size]: the numbers of the ranks in all messages, where the world is a part of a job; it
 	 * outlives the world. NULL: their numbers in the world. */
 	const uint32_t *names;
+	/* The world is a part of the processes that a launcher started, which are `size`, and
+	 * rank i is number first + names[i] of them. size 0: it has all of them. */
+	struct {
+		int size, first;
+	} of;
 	/* On this host, as the launcher set it; 0 of 0 or -1: unknown. A difference is logged. */
 	int local_rank, local_size;
 	const char *host; /* equal names share memory; others imitate hosts; NULL: its name */
 	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
-	 * whose ranks are those of the world; "nccl": needs a device */
+	 * whose ranks are those of the world, or of the processes that it is a part of; "nccl":
+	 * needs a device */
 	const char *transport;
 	/* The device whose memory collectives use; NULL, or no device: memory of the host. It
 	 * outlives the world, which uses its second queue; the caller uses the rest. */
@@ -202,6 +208,19 @@ int pl_comm_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 int pl_comm_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
 /* Bytes that other ranks received from this rank so far. */
 uint64_t pl_comm_world_sent(const struct pl_world *w);
+/*
+ * A process of which no world over MPI is made, in a job that has some: MPI begins and ends in all
+ * processes of a launcher, which are `size`, or in none. *a: NULL for other transports, which the
+ * other functions take. check(): MPI has failed in this process. end(): it may end as soon as all
+ * others end it. close(): waits until it has ended, or, without end(), leaves it alone: then the
+ * process must end.
+ */
+struct pl_attendance;
+int pl_comm_attend(const char *transport, int size, int rank, struct pl_attendance **a,
+		   struct pl_err *err) PL_MUST;
+int pl_comm_attend_check(struct pl_attendance *a, struct pl_err *err) PL_MUST;
+void pl_comm_attend_end(struct pl_attendance *a);
+int pl_comm_attend_close(struct pl_attendance *a, pl_ns patience_ns, struct pl_err *err) PL_MUST;
 /* "shm", "tcp", "shm+tcp", "mpi", "nccl" */
 const char *pl_comm_world_transport(const struct pl_world *w);
 

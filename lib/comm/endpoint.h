@@ -82,6 +82,10 @@ void pl_comm_endpoint_drop(struct pl_endpoint *e, uint32_t connection, const cha
 
 /* Memory whose bodies are not copied between processes of one host; 64-byte aligned, zeroed. */
 void *pl_comm_endpoint_alloc(struct pl_endpoint *e, size_t bytes, struct pl_err *err);
+/* The same for memory of the caller, which is the file fd of a memfd that takes seals: its size is
+ * sealed. It outlives the endpoint. */
+int pl_comm_endpoint_lend(struct pl_endpoint *e, int fd, void *p, size_t bytes,
+			  struct pl_err *err) PL_MUST;
 /* No message uses it any more. What is left is freed when the endpoint is closed. */
 void pl_comm_endpoint_free(struct pl_endpoint *e, void *p);
 

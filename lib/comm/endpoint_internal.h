@@ -129,12 +129,13 @@ struct pl_end_conn {
 	struct pl_end_node accepted_event, lost_event;
 };
 
-struct pl_end_region { /* memory of pl_comm_endpoint_alloc() */
+struct pl_end_region { /* memory of pl_comm_endpoint_alloc() or _lend() */
 	struct pl_end_region *next;
 	uint32_t number;
 	uint8_t *base;
 	size_t bytes;
-	int fd; /* -1: not shared */
+	int fd;	   /* -1: not shared */
+	bool lent; /* base and fd are the caller's */
 };
 
 struct pl_end_linger { /* a socket whose last bytes are on their way */

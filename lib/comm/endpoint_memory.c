@@ -10,6 +10,7 @@
  * Whether two endpoints can share memory is tried while they greet: each opens a page of the other
  * and looks for the random number that it was told. Containers may have one name and not one host.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,10 +48,34 @@ bool pl_comm_end_probe(const struct pl_frame *theirs)
 
 static void region_free(struct pl_end_region *r)
 {
-	if (r->base)
+	if (r->base && !r->lent)
 		munmap(r->base, r->bytes);
-	pl_comm_close(&r->fd);
+	if (!r->lent)
+		pl_comm_close(&r->fd);
 	pl_free(r);
+}
+
+static void region_add(struct pl_endpoint *e, struct pl_end_region *r)
+{
+	pthread_mutex_lock(&e->lock);
+	r->number = e->n_regions++;
+	r->next = e->regions;
+	e->regions = r;
+	pthread_mutex_unlock(&e->lock);
+}
+
+int pl_comm_endpoint_lend(struct pl_endpoint *e, int fd, void *p, size_t bytes, struct pl_err *err)
+{
+	struct pl_end_region *r;
+
+	if (!e->may_share)
+		return 0;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+		return pl_fail_sys(err, "cannot share memory");
+	PL_CHECK(pl_alloc(&r, 1, sizeof(*r), err));
+	*r = (struct pl_end_region){ .base = p, .bytes = bytes, .fd = fd, .lent = true };
+	region_add(e, r);
+	return 0;
 }
 
 void *pl_comm_endpoint_alloc(struct pl_endpoint *e, size_t bytes, struct pl_err *err)
@@ -73,11 +98,7 @@ void *pl_comm_endpoint_alloc(struct pl_endpoint *e, size_t bytes, struct pl_err 
 		region_free(r);
 		return NULL;
 	}
-	pthread_mutex_lock(&e->lock);
-	r->number = e->n_regions++;
-	r->next = e->regions;
-	e->regions = r;
-	pthread_mutex_unlock(&e->lock);
+	region_add(e, r);
 	return r->base;
 }
 

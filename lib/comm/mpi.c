@@ -25,7 +25,6 @@
  * An abort calls no function of MPI, because MPI_Abort would end all processes before they could
  * say why. The launcher ends the other processes when one has exited without MPI_Finalize.
  */
-#include <poll.h>
 #include <stdlib.h>
 
 #include "comm/internal.h"
@@ -68,15 +67,7 @@ struct mpi {
 
 static int failed(const struct mpi *m, const char *what, int code, struct pl_err *err)
 {
-	char text[PL_MPI_ERROR_TEXT + 1] = "";
-	int n = 0;
-
-	if (m->lib.error_string(code, text, &n) != 0 || n < 0 || n > PL_MPI_ERROR_TEXT)
-		n = 0;
-	text[n] = '\0';
-	for (char *s = text; *s; s++)
-		*s = *s == '\n' ? ' ' : *s;
-	return pl_fail(err, PL_EIO, "%s of %s: %s", what, m->lib.version, text);
+	return pl_comm_mpi_failed(&m->lib, what, code, err);
 }
 
 /* ---- messages ---- */
@@ -334,67 +325,35 @@ static int mpi_test(void *state, struct pl_work *k, struct pl_err *err)
 
 /* ---- opening ---- */
 
-/* A launcher of MPICH's kind closes its connection when the first program that it started has ended
- * MPI. MPI_Init would then kill a second program of the same process. */
-static bool launcher_hung_up(void)
+/* Rank i of the world is which one in MPI_COMM_WORLD? */
+static int rank_in_mpi(const struct pl_world *w, int i)
 {
-	const char *fd = getenv("PMI_FD");
-	struct pollfd p = { .fd = fd ? atoi(fd) : -1 };
-
-	return p.fd > 2 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLNVAL));
+	return w->o.of.size ? w->o.of.first + (int)w->o.names[i] : i;
 }
 
-static int initialise(struct mpi *m, struct pl_err *err)
-{
-	int before = 0, after = 0, level = -1, code;
-
-	if (launcher_hung_up())
-		return pl_fail(err, PL_EUSAGE,
-			       "the launcher does not listen any more: one mpirun or srun starts "
-			       "one program that uses MPI, not several in turn");
-	m->lib.initialized(&before);
-	m->lib.finalized(&after);
-	if (after)
-		return pl_fail(err, PL_EUSAGE,
-			       "MPI has ended in this process, and begins but once in one");
-	if (before)
-		return pl_fail(err, PL_EUSAGE, "somebody else uses MPI in this process");
-	code = m->lib.init(NULL, NULL, PL_MPI_FUNNELED, &level);
-	if (code)
-		return failed(m, "MPI_Init_thread", code, err);
-	if (level < PL_MPI_FUNNELED)
-		return pl_fail(err, PL_EABSENT,
-			       "%s has no threads at all (MPI_THREAD_FUNNELED is needed)",
-			       m->lib.version);
-	return 0;
-}
-
-/* Checks that each rank of the world has the same number in MPI. */
+/* Only the ranks of the world take part, which may be some of a job. */
 static int make_comms(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
-	int size = 0, rank = -1, code;
+	pl_mpi_handle all = 0, own = 0;
+	int rank = -1, code, *in_mpi;
 
-	code = m->lib.set_errhandler(m->lib.world, m->lib.errors_return);
+	PL_CHECK(pl_alloc(&in_mpi, (size_t)w->size, sizeof(*in_mpi), err));
+	for (int i = 0; i < w->size; i++)
+		in_mpi[i] = rank_in_mpi(w, i);
+	code = m->lib.group(m->lib.world, &all);
 	if (!code)
-		code = m->lib.size(m->lib.world, &size);
-	if (!code && size != w->size)
-		return pl_fail(
-			err, PL_EUSAGE,
-			"%s sees %d rank%s where the job has %d: start it by the mpirun of %s, "
-			"or by srun --mpi=%s",
-			m->lib.version, size, size == 1 ? "" : "s", w->size,
-			pl_comm_mpi_kind_name(m->lib.kind),
-			m->lib.kind == PL_MPI_OPENMPI ? "pmix" : "pmi2");
+		code = m->lib.group_incl(all, w->size, in_mpi, &own);
+	pl_free(in_mpi);
 	for (int i = 0; i < 2 && !code; i++) {
-		code = m->lib.split(m->lib.world, 0, w->rank, &m->comm[i]);
+		code = m->lib.create_group(m->lib.world, own, i, &m->comm[i]);
 		if (!code)
 			code = m->lib.set_errhandler(m->comm[i], m->lib.errors_return);
 	}
 	if (!code)
 		code = m->lib.rank(m->comm[0], &rank);
 	if (code)
-		return failed(m, "MPI_Comm_split", code, err);
+		return failed(m, "MPI_Comm_create_group", code, err);
 	if (rank != w->rank)
 		return pl_fail(err, PL_EUSAGE, "MPI has another rank %d", w->rank);
 	return 0;
@@ -454,7 +413,8 @@ static int mpi_open(void *state, struct pl_err *err)
 	PL_TRY(pl_alloc(&m->transfers, 2 * (size_t)w->size, sizeof(*m->transfers), err));
 	if (w->device.b) /* MPI uses the device of the thread that initialises MPI */
 		w->device.b->comm_stream(w->device.ctx);
-	PL_TRY(initialise(m, err));
+	PL_TRY(pl_comm_mpi_begin(&m->lib, w->o.of.size ? w->o.of.size : w->size,
+				 rank_in_mpi(w, w->rank), err));
 	PL_TRY(make_comms(m, err));
 	PL_TRY(check_device(m, err));
 	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);

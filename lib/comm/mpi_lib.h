@@ -20,7 +20,11 @@
 	X(finalize, "MPI_Finalize", (void))                                                        \
 	X(rank, "MPI_Comm_rank", (pl_mpi_handle comm, int *rank))                                  \
 	X(size, "MPI_Comm_size", (pl_mpi_handle comm, int *size))                                  \
-	X(split, "MPI_Comm_split", (pl_mpi_handle comm, int color, int key, pl_mpi_handle *out))   \
+	X(group, "MPI_Comm_group", (pl_mpi_handle comm, pl_mpi_handle * out))                      \
+	X(group_incl, "MPI_Group_incl",                                                            \
+	  (pl_mpi_handle group, int n, const int *rank, pl_mpi_handle *out))                       \
+	X(create_group, "MPI_Comm_create_group",                                                   \
+	  (pl_mpi_handle comm, pl_mpi_handle group, int tag, pl_mpi_handle *out))                  \
 	X(set_errhandler, "MPI_Comm_set_errhandler", (pl_mpi_handle comm, pl_mpi_handle handler))  \
 	X(isend, "MPI_Isend",                                                                      \
 	  (const void *p, int count, pl_mpi_handle type, int to, int tag, pl_mpi_handle comm,      \
@@ -54,6 +58,12 @@ int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err) PL_MUST;
 /* Does it report that messages may be in memory of a GPU? Call it after MPI_Init. */
 bool pl_comm_mpi_takes_cuda(const struct pl_mpi_lib *lib);
 const char *pl_comm_mpi_kind_name(enum pl_mpi_kind kind);
+/* Begins MPI, in the thread that makes all calls: MPI_Init_thread, in which all processes of the
+ * launcher take part. They are `size`, and this one is `rank`; else PL_EUSAGE. */
+int pl_comm_mpi_begin(const struct pl_mpi_lib *lib, int size, int rank, struct pl_err *err) PL_MUST;
+/* PL_EIO with the text of an error code of `what`. */
+int pl_comm_mpi_failed(const struct pl_mpi_lib *lib, const char *what, int code,
+		       struct pl_err *err);
 int pl_comm_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s);
 /* Does the error mean that a message was longer than expected? */
 bool pl_comm_mpi_truncated(const struct pl_mpi_lib *lib, int code);

@@ -8,7 +8,7 @@ static const char *const meta[] = {
 	[PL_LANG_INT] = "N",	   [PL_LANG_REAL] = "X",       [PL_LANG_TIME] = "TIME",
 	[PL_LANG_RATE] = "RATE",   [PL_LANG_FLAG] = "",	       [PL_LANG_CHOICE] = "WORD",
 	[PL_LANG_NAME] = "NAME",   [PL_LANG_GLOB] = "PATTERN", [PL_LANG_NUMBERS] = "NUMBERS",
-	[PL_LANG_SIZES] = "SIZES",
+	[PL_LANG_SIZES] = "SIZES", [PL_LANG_COUNTS] = "N,...",
 };
 static const char *const kind[] = {
 	[PL_LANG_INT] = "a whole number",
@@ -21,6 +21,7 @@ static const char *const kind[] = {
 	[PL_LANG_GLOB] = "a pattern, like conv*|dense*",
 	[PL_LANG_NUMBERS] = "numbers, ranges or patterns, like 0|4..7",
 	[PL_LANG_SIZES] = "sizes or ranges, like 64K..1M",
+	[PL_LANG_COUNTS] = "a whole number, or several, like 3,1",
 };
 static const char *const effect[] = {
 	[PL_LANG_STRUCTURE] = "structure: it changes which operations there are, or their order",

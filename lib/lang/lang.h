@@ -27,6 +27,8 @@ enum pl_lang_type {		     /* how a value is stored, by pl_lang_bind() too */
 		    PL_LANG_GLOB,    /* const char *: a pattern, see pl_glob() */
 		    PL_LANG_NUMBERS, /* const char *: see pl_lang_numbers() */
 		    PL_LANG_SIZES,   /* the same, of numbers of bytes: "64K..1M" */
+		    PL_LANG_COUNTS,  /* const char *: whole numbers, "3" or "3,1"; the limits hold
+				      * for each; see pl_lang_count() */
 };
 
 enum pl_lang_flag {
@@ -203,6 +205,8 @@ struct pl_lang_range {
 int pl_lang_numbers(char *text, bool sizes, int64_t least, struct pl_lang_range **range, size_t *n,
 		    struct pl_err *err) PL_MUST;
 bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v);
+/* The first number of "3,1" into *v, and *s behind it and its comma. False: there is none. */
+bool pl_lang_count(const char **s, int64_t *v);
 
 /* ---- writing -------------------------------------------------------------------------------- */
 

@@ -264,7 +264,7 @@ static int set_value(struct parser *p, size_t i, const char *s, uint32_t column,
 	if (v->present)
 		return fail_here(p, column, err, "%s is there twice; leave one", f->name);
 	*v = (struct pl_lang_value){ .present = true, .column = column, .s = s };
-	return pl_lang_value_parse(f, v, &why) < 0 ? fail_at(p->r, column, &why, err) : 0;
+	return pl_lang_value_parse(f, v, &why) < 0 ? fail_at(p->r, v->column, &why, err) : 0;
 }
 
 /* Is the text one of the older words of the field? */

@@ -143,6 +143,19 @@ bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v)
 	return false;
 }
 
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+bool pl_lang_count(const char **s, int64_t *v)
+{
+	const char *from = *s;
+
+	*v = pl_take_digits(s);
+	if (*s == from)
+		return false;
+	*s += **s == ',';
+	return true;
+}
+
 /* ---- from text ------------------------------------------------------------------------------- */
 
 static int wants(const struct pl_lang_field *f, const char *what, const struct pl_lang_value *v,
@@ -188,6 +201,25 @@ static int parse_numbers(const struct pl_lang_field *f, const struct pl_lang_val
 		      : 0;
 }
 
+/* The limits, too: so the column is that of the number which is wrong. */
+static int parse_counts(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
+{
+	uint32_t column = v->column;
+	char limits[128];
+
+	for (const char *s = v->s, *from = s; s == v->s || *s; from = s) {
+		v->column = column ? column + (uint32_t)(from - v->s) : 0;
+		if (!pl_lang_count(&s, &v->i) || (*s && s[-1] != ',') || (!*s && s[-1] == ','))
+			return wants(f, "a whole number, or several, like 3,1", v, err);
+		if ((double)v->i < f->min || (double)v->i > f->max)
+			return pl_fail(err, PL_EDATA, "%s must each be %s, not %.*s", f->name,
+				       pl_lang_limits(f, limits, sizeof(limits)),
+				       (int)strcspn(from, ","), from);
+	}
+	v->column = column;
+	return 0;
+}
+
 int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
 {
 	struct pl_err ignore = { 0 };
@@ -222,6 +254,8 @@ int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, 
 	case PL_LANG_NUMBERS:
 	case PL_LANG_SIZES:
 		return parse_numbers(f, v, err);
+	case PL_LANG_COUNTS:
+		return parse_counts(f, v, err);
 	default:
 		return 0;
 	}
@@ -240,7 +274,7 @@ static const char *limit_text(const struct pl_lang_field *f, double v, char *buf
 		for (; i + 1 < PL_LEN(unit) && fmod(v, 1000) == 0; i++)
 			v /= 1000;
 		snprintf(buf, size, "%.0f%s", v, unit[i]);
-	} else if (f->type == PL_LANG_INT) {
+	} else if (f->type == PL_LANG_INT || f->type == PL_LANG_COUNTS) {
 		snprintf(buf, size, "%.0f", v);
 	} else {
 		snprintf(buf, size, "%g", v);
@@ -261,7 +295,8 @@ const char *pl_lang_limits(const struct pl_lang_field *f, char *out, size_t size
 
 bool pl_lang_is_limited(const struct pl_lang_field *f)
 {
-	return f->type <= PL_LANG_TIME && (f->min != 0 || f->max != 0);
+	return (f->type <= PL_LANG_TIME || f->type == PL_LANG_COUNTS) &&
+	       (f->min != 0 || f->max != 0);
 }
 
 static int check_choice(const struct pl_lang_field *f, const struct pl_lang_value *v,
@@ -301,7 +336,7 @@ int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_valu
 		return pl_fail(err, PL_EDATA, "%s is empty", f->name);
 	if (f->type == PL_LANG_CHOICE)
 		return check_choice(f, v, err);
-	if (!pl_lang_is_limited(f) || is_word(f, v))
+	if (f->type > PL_LANG_TIME || !pl_lang_is_limited(f) || is_word(f, v))
 		return 0;
 	/* a whole number is a double here: no int64_t is 2^63, the greatest limit */
 	if ((f->flags & PL_LANG_ABOVE ? x > f->min : x >= f->min) &&

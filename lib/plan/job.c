@@ -81,8 +81,8 @@ static const struct pl_lang_row rows[] = {
 	    "steps in which the learning rate rises from 0"),
 	ONE("seed", INT, 0, 0, 0x1p63, seed, "1", NULL, "seed of everything random"),
 	ONE("ranks", INT, 0, 1, RANKS_MAX, ranks, "1", NULL, "processes"),
-	ONE("hosts", INT, 0, 1, RANKS_MAX, hosts, "1", NULL,
-	    "hosts that the ranks are on, each with as many"),
+	ONE("hosts", COUNTS, 0, 1, RANKS_MAX, hosts, "1", NULL,
+	    "hosts that the ranks are on, each with as many; or the ranks of each host"),
 	ONE("threads", INT, 0, 1, 1024, threads, "1", NULL, "threads of each rank"),
 	{ PL_LANG_ROW(
 		  "engine", EXECUTION,
@@ -125,7 +125,7 @@ static const struct pl_lang_row rows[] = {
 		  OPTION("epoch", TIME, 0, "time between two searches; 0: by the period", epoch,
 			 .max = 3.6e13, .value = "0", .only = "adsp|adsp++"),
 		  OPTION("min-workers", INT, 0,
-			 "workers without which training ends; 0: as the policy needs them",
+			 "workers without which nobody goes on; 0: as the policy needs them",
 			 min_workers, .max = RANKS_MAX, .value = "0", .only = POLICIES_PS)),
 	  .once = true },
 	ONE("transport", CHOICE, 0, 0, 0, transport, "auto", "auto|shm|tcp|mpi|nccl",
@@ -329,6 +329,10 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 	if (!strcmp(st->row->name, "eval-data")) {
 		j->eval_line = r->name ? r->line : 0;
 		j->eval_column = st->value[0].column;
+	}
+	if (!strcmp(st->row->name, "hosts")) {
+		j->hosts_line = r->name ? r->line : 0;
+		j->hosts_column = st->value[0].column;
 	}
 	if (!strcmp(st->row->name, "optimizer"))
 		j->no_decay = NULL; /* it has no default */

@@ -38,6 +38,7 @@ struct pl_job {
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
 		*policy, *precision, *device, *engine;
 	const char *optimizer, *schedule, *monitor;
+	const char *hosts; /* "2": so many, each with as many ranks; "3,1": the ranks of each */
 	const char *eval_data, *checkpoint_best;
 	/* What is said behind optimizer, schedule and policy; the defaults of that kind. */
 	double lr, momentum, b1, b2, eps, decay, clip, gamma;
@@ -57,12 +58,12 @@ struct pl_job {
 	int64_t patience;	 /* evaluations; 0: any number */
 	double delta;		 /* what a better evaluation is better by, at least */
 	int64_t checkpoint_keep; /* 0: not given */
-	int64_t batch, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
-		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
+	int64_t batch, epochs, ranks, seed, accumulate, eval_every, checkpoint_every, threads,
+		warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;
 	uint32_t line; /* of the last statement read */
-	/* of the statements of the data and eval-data; 0: an option, or none */
-	uint32_t data_line, data_column, eval_line, eval_column;
+	/* of the statements data, eval-data and hosts; 0: an option, or none */
+	uint32_t data_line, data_column, eval_line, eval_column, hosts_line, hosts_column;
 };
 void pl_job_init(struct pl_job *j);
 void pl_job_fini(struct pl_job *j);
@@ -87,16 +88,17 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
 /* What a device's name means: *cuda, and its number, below 0: that of the rank's place on its host.
  * False: there is no such name; no job has one. */
 bool pl_job_device(const char *name, bool *cuda, int *number);
-/* What commits to servers: groups of so many ranks, and how many of them. Of a checked job; where
- * hosts are groups, on the hosts that the job says. */
-static inline int64_t pl_job_group(const struct pl_job *j)
-{
-	return j->group < 0 ? j->ranks / j->hosts : j->group;
-}
-static inline int64_t pl_job_workers(const struct pl_job *j)
-{
-	return j->ranks / pl_job_group(j);
-}
+/* How many hosts the statement `hosts` names, and on which of them a rank of so many is. */
+int64_t pl_job_hosts(const char *hosts);
+int64_t pl_job_host(const char *hosts, int64_t ranks, int64_t rank);
+/* Do these hosts have so many ranks? PL_EDATA. */
+int pl_job_hosts_check(const char *hosts, int64_t ranks, struct pl_err *err) PL_MUST;
+/* What commits to servers: ranks, groups of them, or, where hosts are groups, the hosts that the
+ * job says. How many, and the ranks of each: first[i] to first[i + 1] - 1, to be freed by
+ * pl_free(). PL_EDATA: groups or hosts do not have all ranks. */
+int64_t pl_job_workers(const struct pl_job *j);
+int pl_job_workers_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
+int pl_job_workers_find(const struct pl_job *j, uint32_t **first, struct pl_err *err) PL_MUST;
 /* The number of a policy of servers (policy/policy.h): "ssp:40" has 40. NAN: the policy's own. */
 double pl_job_policy_argument(const struct pl_job *j);
 /* How many numbers the optimiser reads and writes for a parameter: parameters, gradients and its

@@ -7,11 +7,10 @@ static int check_ranks(const struct pl_job *j, struct pl_err *err)
 {
 	int64_t n = j->ranks;
 
-	if (j->hosts > n || n % j->hosts)
-		return pl_fail(err, PL_EDATA,
-			       "%lld hosts with %lld ranks in all: each host has as many ranks as "
-			       "the others; change hosts or ranks",
-			       (long long)j->hosts, (long long)n);
+	if (pl_job_hosts_check(j->hosts, n, err) < 0)
+		return j->hosts_line
+			       ? pl_wrap(err, "line %u, column %u", j->hosts_line, j->hosts_column)
+			       : err->code;
 	for (size_t i = 0; i < j->n_links; i++)
 		if (j->link[i].from >= n || j->link[i].to >= n)
 			return pl_fail(
@@ -86,18 +85,16 @@ double pl_job_policy_argument(const struct pl_job *j)
 /* Ranks that commit to servers. */
 static int check_workers(const struct pl_job *j, struct pl_err *err)
 {
-	bool group = j->group != 1 && !strcmp(j->transport, "nccl"), cuda = false;
+	bool nccl = !strcmp(j->transport, "nccl"), mpi = !strcmp(j->transport, "mpi");
+	bool group = j->group != 1, cuda = false;
 	int number;
 
-	if (group && (!pl_job_device(j->device, &cuda, &number) || !cuda))
+	if (group && nccl && (!pl_job_device(j->device, &cuda, &number) || !cuda))
 		return pl_fail(err, PL_EDATA,
 			       "transport nccl is for the memory of GPUs; write: device cuda, or "
 			       "another transport");
-	if (j->group > 0 && j->ranks % j->group)
-		return pl_fail(err, PL_EDATA,
-			       "group=%lld, but there are %lld ranks: each group has as many as "
-			       "the others; change group or ranks",
-			       (long long)j->group, (long long)j->ranks);
+	if (j->group > 0)
+		PL_CHECK(pl_job_workers_check(j, err));
 	/* a launcher may place the ranks on any number of hosts */
 	if (j->group > 1 && j->min_workers > pl_job_workers(j))
 		return pl_fail(err, PL_EDATA,
@@ -106,10 +103,10 @@ static int check_workers(const struct pl_job *j, struct pl_err *err)
 			       (long long)j->min_workers, (long long)pl_job_workers(j),
 			       (long long)j->group);
 	if (strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
-	    strcmp(j->transport, "tcp") && !group)
+	    strcmp(j->transport, "tcp") && !(group && (nccl || mpi)))
 		return pl_fail(err, PL_EDATA,
 			       "transport %s: servers take auto, shm and tcp; groups of ranks "
-			       "also nccl",
+			       "also mpi and nccl",
 			       j->transport);
 	return 0;
 }

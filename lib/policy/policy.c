@@ -344,7 +344,7 @@ int pl_policy_handle(struct pl_policy *p, const struct pl_policy_event *e,
 		if (k->left)
 			k->left(p, e);
 		if (pl_policy_held(p))
-			snprintf(add(p, PL_POLICY_FAIL, e->worker)->text, sizeof(p->a->text),
+			snprintf(add(p, PL_POLICY_FEW, e->worker)->text, sizeof(p->a->text),
 				 "worker %u has left: %u of %u workers remain, and %s needs %u",
 				 e->worker, p->present, p->o.workers, k->name, p->o.min_workers);
 	} else if (k->timer) {

@@ -29,7 +29,7 @@ struct pl_policy_kind; /* internal.h: a file policy_NAME.c for each */
 struct pl_policy_opts {
 	const struct pl_policy_kind *kind;
 	uint32_t workers; /* they are 0 .. workers - 1; each joins before it commits */
-	/* Fewer than these: PL_POLICY_FAIL. 0: all of them under a policy whose workers wait for
+	/* Fewer than these: PL_POLICY_FEW. 0: all of them under a policy whose workers wait for
 	 * one another (because the result would be that of another batch), else 1. Before so many
 	 * have joined, and when fewer remain, replies are held. */
 	uint32_t min_workers;
@@ -114,7 +114,8 @@ enum pl_policy_action_kind {
 			  */
 	PL_POLICY_WAKE,	 /* send a TIMER event at `at`; it replaces the one before it */
 	PL_POLICY_NOTE,	 /* a decision, for trace and log: `text` */
-	PL_POLICY_FAIL	 /* training cannot go on: `text` says why, and names the worker */
+	PL_POLICY_FEW	 /* too few workers remain: nobody goes on until others join; `text` names
+			  * the worker that has left */
 };
 struct pl_policy_action {
 	uint8_t kind; /* enum pl_policy_action_kind */

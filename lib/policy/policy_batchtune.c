@@ -5,10 +5,11 @@
  *     b_i = B M v_i / (v_1 + ... + v_M)
  *
  * samples a step, so that all steps end together and a round has B M samples as under bsp. Commits
- * count by their samples. v_i is the speed with the batch of the job, measured in the first round.
- * Later steps have other batches and say nothing about v_i itself, but when they get longer or
- * shorter by a fifth with the same batch, v_i has changed by as much. Batches are rounded to the
- * greatest remainders, so that their sum stays B M; each is at least 1.
+ * count by their samples. v_i is the speed in samples a second, measured in the first round, in
+ * which each worker has its own batch: that of the job, and of a group of ranks the sum of theirs.
+ * B M is the sum of these. Later steps have other batches and say nothing about v_i itself, but
+ * when they get longer or shorter by a fifth with the same batch, v_i has changed by as much.
+ * Batches are rounded to the greatest remainders, so that their sum stays B M; each is at least 1.
  */
 #include "policy/internal.h"
 
@@ -16,8 +17,9 @@
 
 struct batchtune_worker {
 	uint64_t committed; /* struct pl_policy_round_worker */
-	double speed;	    /* v_i in steps a second; 0: not known yet */
-	int64_t batch;	    /* 0: that of the job */
+	double speed;	    /* v_i, in batches of the job a second; 0: not known yet */
+	int64_t own;	    /* samples of a step in the first round */
+	int64_t batch;	    /* 0: its own */
 	double usual;	    /* ns of a step with this batch; 0: not known yet */
 };
 
@@ -59,7 +61,9 @@ static void measure(struct pl_policy *p, const struct pl_policy_event *e)
 	if (e->step_ns <= 0)
 		return;
 	if (w->speed == 0) {
-		w->speed = 1e9 / step;
+		w->own = (int64_t)(e->samples / e->steps);
+		w->own = w->own ? w->own : p->o.batch;
+		w->speed = 1e9 / step * ((double)w->own / (double)p->o.batch);
 		w->usual = step;
 		b->changed = true;
 	} else if (w->usual == 0) {
@@ -102,13 +106,14 @@ static void decide(struct pl_policy *p)
 {
 	struct batchtune *b = p->state;
 	double sum = 0, share;
-	int64_t rest = p->o.batch * p->present, least = INT64_MAX, most = 0;
+	int64_t rest = 0, least = INT64_MAX, most = 0;
 
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present) {
 			if (worker_of(p, i)->speed == 0)
 				return;
 			sum += worker_of(p, i)->speed;
+			rest += worker_of(p, i)->own;
 		}
 	if (!b->changed)
 		return;

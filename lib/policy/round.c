@@ -7,8 +7,9 @@
  * S collects a commit times its weight: the batch of its steps in batches of the job. At the end of
  * a round the server divides by the sum of the weights. So commits of different batches count by
  * their samples, and sums of whole numbers stay exact. A worker that leaves after it has committed
- * stays in the mean. A worker that joins gets the weights at once, because they do not change
- * within a round, and belongs to the round. O(1) for an event, O(workers) for the end of a round.
+ * stays in the mean; if it comes back in the same round, it waits for the end of it, so it counts
+ * once. Any other worker that joins gets the weights at once, because they do not change within a
+ * round, and belongs to the round. O(1) for an event, O(workers) for the end of a round.
  */
 #include "policy/internal.h"
 
@@ -55,8 +56,8 @@ static void end_round(struct pl_policy *p, uint32_t worker, struct pl_policy_upd
 	}
 }
 
-/* A worker whose commit is in S already, because the server was restarted in this round, has its
- * reply at the end of the round: another commit would count twice. */
+/* A worker whose commit is in S already, because it was lost or the server was restarted in this
+ * round, has its reply at the end of the round: another commit would count twice. */
 void pl_policy_round_joined(struct pl_policy *p, const struct pl_policy_event *e)
 {
 	struct pl_policy_update u = { .v_v = 1 };
@@ -76,7 +77,6 @@ void pl_policy_round_left(struct pl_policy *p, const struct pl_policy_event *e)
 	uint32_t first = 0;
 
 	p->in_round -= (uint32_t)round_worker(p, e->worker)->committed;
-	round_worker(p, e->worker)->committed = 0;
 	if (!complete(p))
 		return;
 	while (!p->w[first].present)

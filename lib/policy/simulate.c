@@ -24,6 +24,7 @@ enum state {
 struct worker {
 	enum state state;
 	pl_ns step, link; /* link: one direction */
+	int64_t batch;	  /* its own; at least 1 */
 	double scale;	  /* of the step, by the batch */
 	struct pl_policy_order order;
 	pl_ns replied;	/* when the reply left */
@@ -154,11 +155,9 @@ static void change_speed(struct sim *s, uint32_t i, pl_ns now, pl_ns step)
 
 /* ---- what the policy does -------------------------------------------------------------------- */
 
-static int64_t batch_of(const struct sim *s, const struct worker *w)
+static int64_t batch_of(const struct worker *w)
 {
-	int64_t usual = s->o->policy->batch;
-
-	return w->order.batch ? w->order.batch : usual ? usual : 1;
+	return w->order.batch ? w->order.batch : w->batch;
 }
 
 /* The steps after a commit for whose reply the worker has not waited. */
@@ -203,9 +202,7 @@ static void reply(struct sim *s, const struct pl_policy_action *a, pl_ns now)
 		w->commit_ns = 0;
 	w->state = COMPUTING;
 	w->order = a->order;
-	w->scale = a->order.batch && s->o->policy->batch
-			   ? (double)a->order.batch / (double)s->o->policy->batch
-			   : 1;
+	w->scale = (double)batch_of(w) / (double)w->batch;
 	w->replied = now;
 	w->began = w->from = pl_add_sat(now, w->link);
 	w->done = 0;
@@ -228,7 +225,7 @@ static int carry_out(struct sim *s, const struct pl_policy_action *a, pl_ns now,
 		}
 	} else if (a->kind == PL_POLICY_WAKE) {
 		set_key(s, s->n, pl_max_i64(now, a->at));
-	} else if (a->kind == PL_POLICY_FAIL) {
+	} else if (a->kind == PL_POLICY_FEW) {
 		return pl_fail(err, PL_ESTOP, "%s", a->text);
 	}
 	return 0;
@@ -250,10 +247,10 @@ static int tell(struct sim *s, struct pl_policy_event *e, struct pl_err *err)
 /* ---- events ---------------------------------------------------------------------------------- */
 
 /* The steps until `end` are over. */
-static void account(struct sim *s, struct worker *w, uint64_t steps, pl_ns end)
+static void account(struct worker *w, uint64_t steps, pl_ns end)
 {
 	w->r->steps += steps;
-	w->r->samples += steps * (uint64_t)batch_of(s, w);
+	w->r->samples += steps * (uint64_t)batch_of(w);
 	w->r->computing_ns += end - w->began;
 }
 
@@ -264,14 +261,14 @@ static int serve(struct sim *s, uint32_t i, pl_ns now, struct pl_err *err)
 				     .worker = i,
 				     .now = now,
 				     .steps = w->steps,
-				     .samples = w->steps * (uint64_t)batch_of(s, w),
+				     .samples = w->steps * (uint64_t)batch_of(w),
 				     .base = w->base,
 				     .loss = (double)NAN,
 				     .step_ns = (w->end - w->began) / (pl_ns)w->steps,
 				     .commit_ns = w->commit_ns,
 				     .reply_ns = w->reply_ns };
 
-	account(s, w, w->steps, w->end);
+	account(w, w->steps, w->end);
 	w->state = WAITING;
 	w->served = now;
 	set_key(s, i, NEVER);
@@ -306,21 +303,21 @@ static void close_worker(struct sim *s, uint32_t i, pl_ns now)
 			w->r->sending_ns -= w->began - now;
 			w->began = w->from = now;
 		}
-		account(s, w, ended(w, now), now);
+		account(w, ended(w, now), now);
 	} else if (s->overlap && w->steps) { /* a commit is on its way, or its reply */
 		if (w->state != WAITING)
-			account(s, w, w->steps, w->end);
+			account(w, w->steps, w->end);
 		go_on(s, w);
 		if (now < w->began) { /* in what the commit takes itself */
 			w->r->sending_ns -= w->began - now;
 			w->began = w->from = now;
 		}
-		account(s, w, ended(w, now), now);
+		account(w, ended(w, now), now);
 	} else if (w->state == COMPUTING) {
-		account(s, w, w->steps, w->end);
+		account(w, w->steps, w->end);
 		w->r->sending_ns += now - w->end;
 	} else if (w->state == QUEUED) {
-		account(s, w, w->steps, w->end);
+		account(w, w->steps, w->end);
 		w->r->sending_ns += now - w->end;
 	} else {
 		w->r->sending_ns += w->served - w->end;
@@ -382,9 +379,11 @@ static int check(const struct pl_policy_sim_opts *o, struct pl_err *err)
 	pl_ns last = 0;
 
 	for (uint32_t i = 0; i < o->policy->workers; i++)
-		if (o->worker[i].step_ns < 1 || o->worker[i].link_ns < 0)
-			return pl_fail(err, PL_EUSAGE,
-				       "simulation: the times of worker %u are not positive", i);
+		if (o->worker[i].step_ns < 1 || o->worker[i].link_ns < 0 || o->worker[i].batch < 0)
+			return pl_fail(
+				err, PL_EUSAGE,
+				"simulation: the times or the batch of worker %u are not positive",
+				i);
 	for (size_t i = 0; i < o->n_changes; i++) {
 		const struct pl_policy_sim_change *c = &o->changes[i];
 
@@ -418,6 +417,8 @@ static int prepare(struct sim *s, struct pl_policy_sim_result *r, struct pl_err 
 		s->w[i].step = o->worker[i].step_ns;
 		s->w[i].link = o->worker[i].link_ns;
 		s->w[i].scale = 1;
+		s->w[i].batch = o->worker[i].batch ? o->worker[i].batch : o->policy->batch;
+		s->w[i].batch = pl_max_i64(1, s->w[i].batch);
 		if (o->worker[i].joins >= 0)
 			set_key(s, i, o->worker[i].joins);
 	}

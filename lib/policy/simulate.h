@@ -13,8 +13,9 @@
 #include "policy/policy.h"
 
 struct pl_policy_sim_worker {
-	/* Of a step with the batch of the job, at least 1; in proportion with other batches. */
+	/* Of a step with its own batch, at least 1; in proportion with other batches. */
 	pl_ns step_ns;
+	int64_t batch; /* samples of a step, unless the policy says how many; 0: policy->batch */
 	pl_ns link_ns; /* of a message between the worker and the server, one direction */
 	pl_ns joins;   /* time at which it joins; negative: by a change */
 };
@@ -53,7 +54,7 @@ struct pl_policy_sim_result {
 	pl_ns absent_ns;
 };
 
-/* *r: policy->workers results. PL_ESTOP: the policy said PL_POLICY_FAIL, whose text is the message;
+/* *r: policy->workers results. PL_ESTOP: the policy said PL_POLICY_FEW, whose text is the message;
  * the results are those until then. PL_EUSAGE: options out of range; and what the callbacks return.
  */
 int pl_policy_simulate(const struct pl_policy_sim_opts *o, struct pl_policy_sim_result *r,

@@ -10,15 +10,17 @@
  * A worker of one server does not copy: it keeps the message until the next reply, because a commit
  * is what its weights have become since then. Before it sends the commit, it looks at the version.
  *
- * An update that is followed by a reply writes the weights into such memory itself, in the pass in
- * which it makes them; a reply without one copies them.
+ * An update that is followed by a reply writes the weights where they can be sent: to a body of the
+ * store, which is lent to the endpoint. If all bodies are being read, it writes to the store and,
+ * in the same pass, to memory of the endpoint. A reply without an update copies the weights, unless
+ * they are in a body.
  */
 #include <stdatomic.h>
 
 #include "ps/internal.h"
 #include "ps/passes.h"
 
-#define HEAD 64		/* so that the weights are aligned */
+#define HEAD PL_PS_BODY
 #define NONE UINT64_MAX /* version: that of no weights */
 
 struct pl_ps_copy {
@@ -26,6 +28,7 @@ struct pl_ps_copy {
 	char *body;
 	uint64_t version;
 	uint32_t used; /* by messages that are not sent yet */
+	int place;     /* the body of the store that it is; -1: memory of the endpoint */
 };
 
 size_t pl_ps_reply_bytes(size_t n)
@@ -54,8 +57,35 @@ static int copy_new(struct pl_ps_copies *c, struct pl_ps_copy **out, struct pl_e
 		return err->code;
 	}
 	x->version = NONE;
+	x->place = -1;
 	x->next = c->first;
 	c->first = *out = x;
+	return 0;
+}
+
+int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
+		      struct pl_err *err)
+{
+	struct pl_err why = { 0 };
+	size_t bytes;
+	void *p;
+	int fd = pl_ps_store_file(store, &p, &bytes);
+
+	if (fd < 0 || pl_comm_endpoint_lend(c->end, fd, p, bytes, &why) < 0)
+		return 0; /* all weights are copied */
+	for (uint32_t i = 0; i < bodies; i++) {
+		struct pl_ps_copy *x;
+
+		PL_CHECK(pl_alloc(&x, 1, sizeof(*x), err));
+		*x = (struct pl_ps_copy){ .body = pl_ps_store_body(store, i),
+					  .version = NONE,
+					  .place = (int)i,
+					  .next = c->first };
+		c->first = x;
+		/* of the server before this one */
+		if (x->place == pl_ps_store_in_body(store))
+			x->version = pl_ps_store_progress(store)->version;
+	}
 	return 0;
 }
 
@@ -71,12 +101,39 @@ static void set_version(struct pl_ps_copy *x, uint64_t version)
 /* One that no message uses; the weights in it are no more. */
 static int take_free(struct pl_ps_copies *c, struct pl_ps_copy **out, struct pl_err *err)
 {
-	for (*out = c->first; *out && (*out)->used; *out = (*out)->next)
+	for (*out = c->first; *out && ((*out)->used || (*out)->place >= 0); *out = (*out)->next)
 		;
 	if (!*out)
 		PL_CHECK(copy_new(c, out, err));
 	set_version(*out, NONE);
 	return 0;
+}
+
+/* Of the weights that a body has: 0: of none. */
+static uint64_t version_in(const struct pl_ps_copy *x)
+{
+	uint64_t v;
+
+	memcpy(&v, x->body, sizeof(v));
+	return v == NONE ? 0 : v;
+}
+
+/* The body of the store that an update writes: the one that an update before it has written since
+ * the last commit, or the oldest free one, which becomes the aim. NULL: there is none. A worker may
+ * still read what a server before this one has sent, which this one cannot know: it is not old. */
+static struct pl_ps_copy *take_body(struct pl_ps_copies *c, struct pl_ps_store *store)
+{
+	bool moved = pl_ps_store_moved(store);
+	int now = pl_ps_store_in_body(store);
+	struct pl_ps_copy *best = NULL;
+
+	for (struct pl_ps_copy *x = c->first; x; x = x->next)
+		if (x->place >= 0 && (moved ? x->place == now : !x->used && x->place != now) &&
+		    (!best || version_in(x) < version_in(best)))
+			best = x;
+	if (best && !moved)
+		pl_ps_store_aim(store, best->place);
+	return best;
 }
 
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
@@ -86,12 +143,15 @@ int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 	uint64_t before = pl_ps_store_progress(store)->version, now;
 	struct pl_ps_copy *x = NULL;
 
-	if (replies) {
+	if (replies && (x = take_body(c, store))) {
+		set_version(x, NONE);
+	} else if (replies) {
 		PL_CHECK(take_free(c, &x, err));
 		pl_ps_store_also(store, (float *)(void *)(x->body + HEAD));
 	}
 	pl_ps_store_update(store, up, u);
 	pl_ps_store_also(store, NULL);
+	pl_ps_store_aim(store, -1);
 	now = pl_ps_store_progress(store)->version;
 	if (x && now != before)
 		set_version(x, now);

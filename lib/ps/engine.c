@@ -134,7 +134,11 @@ static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 				      .listen = pl_ps_is_server(p) ? m->at : NULL,
 				      .free_port = p->process > 0,
 				      .bind = m->bind,
-				      .transport = strcmp(transport, "nccl") ? transport : "auto",
+				      /* what carries data in groups alone */
+				      .transport = strcmp(transport, "nccl") != 0 &&
+								   strcmp(transport, "mpi") != 0
+							   ? transport
+							   : "auto",
 				      .host = m->host,
 				      .timeout_ns = m->timeout_ns,
 				      .body_max = longest_body(p),
@@ -210,6 +214,9 @@ static int prepare_all(struct pl_ps *p, const struct pl_engine_opts *o, struct p
 	char name[32];
 
 	PL_CHECK(take_sizes(p, o, err));
+	if (p->g.size == 1 && p->workers < p->ranks)
+		PL_CHECK(pl_comm_attend(o->job->transport, o->meeting->size, o->meeting->rank,
+					&p->attends, err));
 	if (o->tracer && p->g.size > 1) {
 		snprintf(name, sizeof(name), "group %u", pl_ps_number(p));
 		PL_CHECK(pl_train_tracer_group(o->tracer, name, pl_ps_ranks(p, pl_ps_number(p)),
@@ -239,6 +246,8 @@ static void unmake(struct pl_ps *p, bool lost)
 {
 	pl_comm_endpoint_close(p->end);
 	p->end = NULL;
+	pl_ps_store_close(p->store);
+	p->store = NULL;
 	if (p->g.world) { /* it has trained nothing */
 		pl_comm_world_abort(p->g.world, "it could not begin");
 		p->g.over = true;
@@ -251,7 +260,7 @@ static void unmake(struct pl_ps *p, bool lost)
  * The group has lost a rank, which only was stopped, or whose launcher starts another process in
  * its place: all ranks meet again, and begin as if they were started. This rank's place among the
  * samples and in the schedule stays; the state of its optimizer does not, because the new process
- * has none. Nothing comes back from a device, where a kernel may wait for the lost rank for ever.
+ * has none.
  */
 static int come_again(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 {
@@ -282,18 +291,29 @@ static int come_again(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	return 0;
 }
 
+/* Not from a device, where a kernel may wait for ever; and MPI begins once in a process. */
+static bool comes_again(const struct pl_ps *p)
+{
+	return !p->w.o.ctx && strcmp(p->w.o.job->transport, "mpi") != 0;
+}
+
 static int control(struct pl_train *t, struct pl_err *err)
 {
 	struct pl_ps *p = (struct pl_ps *)t->worker;
+	int rc;
 
-	if (!p->process)
-		return pl_ps_lead(p, t, err);
-	if (pl_ps_is_server(p))
-		return pl_ps_follow(p, t, err);
+	if (pl_ps_is_server(p)) {
+		rc = p->process ? pl_ps_follow(p, t, err) : pl_ps_lead(p, t, err);
+		if (rc >= 0)
+			pl_comm_attend_end(p->attends);
+		return rc;
+	}
 	for (;;) {
-		int rc = p->g.member ? pl_ps_group_serve(p, t, err) : pl_ps_work(p, t, err);
+		rc = p->g.member ? pl_ps_group_serve(p, t, err) : pl_ps_work(p, t, err);
 
-		if (rc >= 0 || !p->g.broken || p->w.o.ctx || *t->stop)
+		if (rc >= 0)
+			pl_comm_attend_end(p->attends);
+		if (rc >= 0 || !p->g.broken || !comes_again(p) || *t->stop)
 			return rc;
 		PL_CHECK(come_again(p, t, err));
 	}
@@ -370,8 +390,12 @@ static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *s
 static void finish(struct pl_worker *w, bool lost)
 {
 	struct pl_ps *p = (struct pl_ps *)w;
+	const struct pl_log *log = w->o.log;
+	struct pl_err e = { 0 };
 
 	unmake(p, lost);
+	if (pl_comm_attend_close(p->attends, 2 * PL_PS_REPLY_PATIENCE * p->timeout_ns, &e) < 0)
+		pl_say(log, PL_LOG_WARN, "%s", e.msg);
 	pl_free(p->counts);
 	pl_free(p->seen);
 	pl_ps_places_fini(p);

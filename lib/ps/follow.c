@@ -188,6 +188,10 @@ static int on_message(struct pl_ps_follower *f, const struct pl_endpoint_event *
 			f->ended = true;
 			return pl_ps_end_take(&ev->message, err);
 		}
+		if (ev->message.kind == PL_PS_BYE) {
+			pl_comm_attend_end(f->p->attends);
+			return 0;
+		}
 		if (ev->message.kind == PL_PS_REFUSED)
 			return pl_fail(err, PL_EDATA, "server 0 refused this server");
 	} else if (ev->peer >= f->p->servers && worker < f->p->workers) {
@@ -239,6 +243,7 @@ int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, p->process),
 					    .workers = p->workers,
+					    .bodies = pl_ps_bodies(p),
 					    .keeps = true };
 	bool fresh;
 
@@ -252,7 +257,7 @@ int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 		       "server %u was started again, at version %llu of the weights", p->process,
 		       (unsigned long long)pl_ps_store_progress(f->store)->version);
 	pl_ps_store_commit(f->store);
-	return 0;
+	return pl_ps_copies_open(&f->copies, f->store, o.bodies, err);
 }
 
 void pl_ps_follower_close(struct pl_ps_follower *f)
@@ -261,7 +266,7 @@ void pl_ps_follower_close(struct pl_ps_follower *f)
 		pl_ps_sent_fini(&f->peer[i].sent);
 	pl_free(f->peer);
 	pl_ps_copies_fini(&f->copies);
-	pl_ps_store_close(f->store);
+	f->p->store = f->store;
 }
 
 /* Server 0 ends the job: a signal to this process is told it. */
@@ -291,6 +296,7 @@ int pl_ps_follow(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 		}
 		PL_TRY(pl_ps_follower_event(&f, pl_now_ns() + TURN_NS, err));
 		PL_TRY(pass_on(&f, err));
+		PL_TRY(pl_ps_group_check(p, err));
 	}
 out:
 	t->end = pl_now_ns();

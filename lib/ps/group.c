@@ -36,6 +36,7 @@ static void on_lost(void *arg, const char *why)
 
 int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err)
 {
+	PL_CHECK(pl_comm_attend_check(p->attends, err));
 	return atomic_load(&p->g.lost) ? pl_fail(err, PL_EIO, "%s", p->g.why) : 0;
 }
 
@@ -82,6 +83,7 @@ static int open_world(struct pl_ps *p, const struct pl_engine_opts *o, pl_ns mee
 	struct pl_world_opts w = { .rank = (int)p->g.member,
 				   .size = (int)p->g.size,
 				   .names = pl_ps_ranks(p, pl_ps_number(p)),
+				   .of = { m->size, (int)p->servers },
 				   .host = m->host,
 				   .transport = o->job->transport,
 				   .backend = o->backend,
@@ -119,22 +121,16 @@ out:
 	return rc;
 }
 
-/* Has the process ended that this one forks with, and does it come no more? */
-static bool has_ended(const struct pl_ps *p, uint32_t process)
-{
-	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
-}
-
 /* Nobody will come to the meeting: a rank has ended, or training has. */
 static bool is_over(const struct pl_ps *p)
 {
 	const uint32_t *rank = pl_ps_ranks(p, pl_ps_number(p));
 
 	for (uint32_t i = 0; i < p->g.size; i++)
-		if (has_ended(p, p->servers + rank[i]))
+		if (pl_ps_has_ended(p, p->servers + rank[i]))
 			return true;
 	for (uint32_t i = 0; i < p->servers; i++)
-		if (has_ended(p, i))
+		if (pl_ps_has_ended(p, i))
 			return true;
 	return false;
 }

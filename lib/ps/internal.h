@@ -98,6 +98,9 @@ struct pl_ps {
 	struct pl_ps_vector vector;
 	uint64_t job; /* hash: all processes have the same */
 	struct pl_endpoint *end;
+	struct pl_attendance
+		*attends;	   /* MPI, in which its group, if it has one, takes part; NULL */
+	struct pl_ps_store *store; /* of a server, for the time when its endpoint is closed */
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
@@ -111,6 +114,11 @@ static inline bool pl_ps_is_server(const struct pl_ps *p)
 static inline uint32_t pl_ps_number(const struct pl_ps *p)
 {
 	return p->process - p->servers;
+}
+/* Has the process ended that this one was forked with? Then it does not come again. */
+static inline bool pl_ps_has_ended(const struct pl_ps *p, uint32_t process)
+{
+	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
 }
 /* Where the slice of a server begins in the vector; that of server + 1 is its end. */
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server);
@@ -144,7 +152,8 @@ int pl_ps_group_open(struct pl_ps *p, const struct pl_engine_opts *o, const atom
 /* Ends the world: with a good-bye to all, or, after a failure rc, for that reason. Returns rc, or
  * the failure of the good-bye. */
 int pl_ps_group_close(struct pl_ps *p, int rc, struct pl_err *err);
-/* PL_EIO if a rank of the group was lost: for a leader that waits for servers. */
+/* PL_EIO if a rank of the group was lost: for a leader that waits for servers. A failure of MPI,
+ * for processes outside of groups. */
 int pl_ps_group_check(const struct pl_ps *p, struct pl_err *err) PL_MUST;
 /* The leader tells all ranks what comes; then all of them, it too, do it: */
 int pl_ps_group_say(struct pl_ps *p, const struct pl_ps_turn *t, struct pl_err *err) PL_MUST;
@@ -212,7 +221,15 @@ struct pl_ps_sent {
 	struct pl_ps_copy **v;
 	size_t n, cap;
 };
+/* The bodies of the store are lent to the endpoint, which the store outlives. */
+int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
+		      struct pl_err *err) PL_MUST;
 void pl_ps_copies_fini(struct pl_ps_copies *c);
+/* Of the weights of a server: each worker reads one while another one is written. */
+static inline uint32_t pl_ps_bodies(const struct pl_ps *p)
+{
+	return (uint32_t)pl_min_size(p->workers + 2, PL_PS_BODIES);
+}
 /* pl_ps_store_update(). replies: the weights are then sent, so they are written for that, too. */
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 			const struct pl_policy_update *up, const float *u, bool replies,
@@ -290,12 +307,16 @@ struct pl_ps_server {
 	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
-	bool again;	   /* it goes on where a server before it was */
-	const char *why;   /* it ends; NULL: all is well */
-	uint64_t save_at;  /* steps of all workers: the next checkpoint; 0: none */
-	bool saves;	   /* the vector is gathered for a checkpoint ... */
-	int64_t save_step; /* ... after this step */
-	pl_ns wake;	   /* the policy's; INT64_MAX: none */
+	bool again;	     /* it goes on where a server before it was */
+	const char *why;     /* it ends; NULL: all is well */
+	uint64_t save_at;    /* steps of all workers: the next checkpoint; 0: none */
+	bool saves;	     /* the vector is gathered for a checkpoint ... */
+	int64_t save_step;   /* ... after this step */
+	pl_ns wake;	     /* the policy's; INT64_MAX: none */
+	pl_ns few_since;     /* too few workers remain; INT64_MAX: enough are there */
+	char few[160];	     /* what the policy says of it ... */
+	uint32_t few_worker; /* ... of the last one that has left */
+	bool few_said;
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */
 };
@@ -306,7 +327,8 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
 int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 /* Training begins, with the workers that are ready. */
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
-uint32_t pl_ps_server_there(const struct pl_ps_server *s); /* workers */
+uint32_t pl_ps_server_there(const struct pl_ps_server *s);   /* workers */
+uint32_t pl_ps_server_present(const struct pl_ps_server *s); /* those that the policy counts */
 /* Workers that are told that it is over. */
 int pl_ps_server_end(struct pl_ps_server *s, uint32_t worker, struct pl_err *err) PL_MUST;
 /* The commit of a worker, if all slices of it are there now. */
@@ -342,7 +364,8 @@ int pl_ps_others_message(struct pl_ps_server *s, const struct pl_endpoint_event 
 			 struct pl_err *err) PL_MUST;
 int pl_ps_others_lost(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 		      struct pl_err *err) PL_MUST;
-void pl_ps_others_end(struct pl_ps_server *s); /* training has failed: s->why */
+void pl_ps_others_end(struct pl_ps_server *s);	/* training has failed: s->why */
+void pl_ps_others_over(struct pl_ps_server *s); /* all workers have ended: so may MPI */
 /* One that has not come back for too long ends the training. */
 int pl_ps_others_check(const struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 bool pl_ps_others_there(const struct pl_ps_server *s); /* was each of them? */

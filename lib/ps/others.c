@@ -316,6 +316,18 @@ void pl_ps_others_end(struct pl_ps_server *s)
 						     &ignore);
 }
 
+void pl_ps_others_over(struct pl_ps_server *s)
+{
+	const struct pl_message m = { .kind = PL_PS_BYE };
+	struct pl_err ignore = { 0 };
+
+	pl_comm_attend_end(s->p->attends);
+	for (uint32_t k = 1; k < s->p->servers && s->p->attends; k++)
+		if (s->other[k].connected)
+			(void)!pl_comm_endpoint_send(s->p->end, s->other[k].connection, &m, NULL,
+						     &ignore);
+}
+
 int pl_ps_others_check(const struct pl_ps_server *s, pl_ns now, struct pl_err *err)
 {
 	for (uint32_t k = 1; k < s->p->servers; k++) {

@@ -225,13 +225,16 @@ int pl_ps_places_answer(struct pl_ps_server *s, const struct pl_endpoint_event *
 
 static int find(struct pl_ps *p, const struct pl_job *j, struct pl_err *err)
 {
-	uint32_t size = (uint32_t)pl_job_group(j);
+	uint32_t *first;
 
 	PL_CHECK(pl_alloc(&p->places.worker, p->ranks, sizeof(*p->places.worker), err));
-	if (j->group < 0 && j->hosts < 2 && !p->meeting->forked)
+	if (j->group < 0 && pl_job_hosts(j->hosts) < 2 && !p->meeting->forked)
 		return p->meeting->rank ? follow(p, err) : lead(p, err);
-	for (uint32_t r = 0; r < p->ranks; r++)
-		p->places.worker[r] = r / size;
+	PL_CHECK(pl_job_workers_find(j, &first, err));
+	for (uint32_t i = 0; i < (uint32_t)pl_job_workers(j); i++)
+		for (uint32_t r = first[i]; r < first[i + 1] && r < p->ranks; r++)
+			p->places.worker[r] = i;
+	pl_free(first);
 	return 0;
 }
 

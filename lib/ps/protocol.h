@@ -26,6 +26,9 @@
  *                                         DONE {number, bytes sent}  ->
  *     REPLY                            <- for the worker
  *
+ *     server 0                            server k
+ *     BYE                              -> groups use MPI, which may end: all workers have
+ *
  *     rank of a group                     server 0            another rank of it
  *     MEET {number of the worker}: at  ->                  <- MEET {number}
  *                                      <- MEET: at         -> MEET: at

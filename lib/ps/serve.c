@@ -107,9 +107,54 @@ static void keep_best(struct pl_ps_server *s)
 	pl_ps_store_commit(s->store);
 }
 
+/* The first rank of the worker that has ended; -1: none has, so the worker may come back. */
+static int64_t ended_rank(const struct pl_ps *p, uint32_t worker)
+{
+	const uint32_t *rank = pl_ps_ranks(p, worker);
+
+	for (uint32_t i = 0; i < pl_ps_size(p, worker); i++)
+		if (pl_ps_has_ended(p, p->servers + rank[i]))
+			return rank[i];
+	return -1;
+}
+
+/* Too few workers remain: lost ones may come back, unless they have ended. A group waits
+ * PL_PS_PATIENCE timeouts for its ranks, and then connects. */
+static int check_few(struct pl_ps_server *s, pl_ns now, struct pl_err *err)
+{
+	pl_ns patience = (PL_PS_PATIENCE + 2) * s->p->timeout_ns;
+	uint32_t present = pl_ps_server_present(s), may_come = 0;
+	char ranks[PL_PS_RANKS];
+	int64_t gone = -1;
+
+	if (s->few_since == INT64_MAX)
+		return 0;
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		int64_t rank = ended_rank(s->p, i);
+
+		if (pl_policy_worker(s->policy, i)->present)
+			continue;
+		may_come += rank < 0;
+		gone = rank < 0 ? gone : rank;
+	}
+	if (present + may_come < pl_policy_min_workers(s->policy))
+		return pl_fail(err, PL_EIO, "%s; rank %lld has ended, and does not come back",
+			       s->few, (long long)gone);
+	if (now - s->few_since > patience)
+		return pl_fail(err, PL_EIO, "%s; %s %u%s did not come back within %.3g s", s->few,
+			       s->p->workers == s->p->ranks ? "rank" : "worker", s->few_worker,
+			       pl_ps_name_ranks(s->p, s->few_worker, ranks),
+			       (double)patience / 1e9);
+	if (!s->few_said && now - s->few_since > 2 * TURN_NS) { /* a process that ends is known */
+		s->few_said = true;
+		pl_say(s->log, PL_LOG_WARN, "%s; training waits for it to come back", s->few);
+	}
+	return 0;
+}
+
 static int serve(struct pl_ps_server *s, struct pl_err *err)
 {
-	pl_ns first = pl_now_ns(), empty = INT64_MAX;
+	pl_ns first = pl_now_ns();
 
 	while (!enough(s)) {
 		pl_ns now = pl_now_ns();
@@ -125,10 +170,8 @@ static int serve(struct pl_ps_server *s, struct pl_err *err)
 		s->t->progress(s->t->arg);
 		if (!s->begun)
 			PL_CHECK(wait_for_workers(s, now - first, err));
-		/* every worker is lost: one of them may come back */
-		empty = !s->begun || pl_ps_server_there(s) ? INT64_MAX : pl_min_i64(empty, now);
-		if (empty != INT64_MAX && now > empty + 2 * s->p->timeout_ns)
-			return pl_fail(err, PL_EIO, "all workers are lost");
+		PL_CHECK(check_few(s, now, err));
+		PL_CHECK(pl_ps_group_check(s->p, err));
 	}
 	return 0;
 }
@@ -226,6 +269,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	const struct pl_ps_store_opts o = { .fd = p->meeting->memory,
 					    .n = pl_ps_slice_size(p, 0),
 					    .workers = p->workers,
+					    .bodies = pl_ps_bodies(p),
 					    .actions = p->servers > 1 ? pl_ps_actions(p) : 0 };
 	struct pl_ps_progress *g;
 	bool fresh;
@@ -257,7 +301,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	}
 	s->elapsed_before = g->elapsed_ns;
 	pl_ps_store_commit(s->store);
-	return 0;
+	return pl_ps_copies_open(&s->copies, s->store, o.bodies, err);
 }
 
 int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)
@@ -265,7 +309,7 @@ int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)
 	struct pl_train *t = s->t;
 	struct pl_ps *p = s->p;
 
-	s->wake = INT64_MAX;
+	s->wake = s->few_since = INT64_MAX;
 	t->steps = pl_train_worker_steps(&p->w, (int)p->ranks);
 	s->budget = (uint64_t)t->steps * p->workers;
 	PL_CHECK(pl_alloc(&s->client, p->workers, sizeof(*s->client), err));
@@ -282,7 +326,7 @@ void pl_ps_server_close(struct pl_ps_server *s)
 {
 	pl_ps_evaluator_free(s->evaluator);
 	pl_ps_others_close(s);
-	pl_ps_store_close(s->store);
+	s->p->store = s->store;
 	pl_policy_free(s->policy);
 	pl_ps_copies_fini(&s->copies);
 	for (uint32_t i = 0; s->client && i < s->p->workers; i++)
@@ -306,6 +350,7 @@ int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	end_workers(&s, rc < 0 ? err->msg : NULL);
 	if (rc < 0)
 		goto out;
+	pl_ps_others_over(&s);
 	PL_TRY(take_weights(&s, err));
 	count(&s);
 out:

@@ -139,6 +139,23 @@ static int answer(struct pl_ps_server *s, const struct pl_policy_action *a, size
 	return 0;
 }
 
+uint32_t pl_ps_server_present(const struct pl_ps_server *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		n += pl_policy_worker(s->policy, i)->present;
+	return n;
+}
+
+static void wait_for_more(struct pl_ps_server *s, const struct pl_policy_action *a, pl_ns now)
+{
+	s->few_said &= s->few_since != INT64_MAX;
+	s->few_since = pl_min_i64(s->few_since, now);
+	s->few_worker = a->worker;
+	snprintf(s->few, sizeof(s->few), "%s", a->text);
+}
+
 /* commit: of which the event tells; NULL. */
 static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		const struct pl_message *commit, struct pl_err *err)
@@ -156,8 +173,13 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		if (a[i].kind == PL_POLICY_UPDATE)
 			PL_CHECK(pl_ps_copies_update(&s->copies, s->store, &a[i].update, u, replies,
 						     err));
-		else if (a[i].kind == PL_POLICY_FAIL)
-			return pl_fail(err, PL_EIO, "%s", a[i].text);
+		else if (a[i].kind == PL_POLICY_FEW)
+			wait_for_more(s, &a[i], e->now);
+	if (e->kind == PL_POLICY_JOINED && s->few_since != INT64_MAX &&
+	    pl_ps_server_present(s) >= pl_policy_min_workers(s->policy)) {
+		pl_say(s->log, PL_LOG_WARN, "enough workers are there again: training goes on");
+		s->few_since = INT64_MAX;
+	}
 	if (commit) {
 		of.id = pl_ps_store_applied(s->store, e->worker)->id = commit->value[0];
 		of.session = commit->value[1];

@@ -20,6 +20,7 @@
 #define BLOCK 2048 /* numbers that stay in the first cache while a block is updated */
 
 enum vector { W, S, V, VECTORS };
+#define PLACES 2 /* of each vector; bodies are more of W */
 
 struct head {
 	uint32_t magic, workers;
@@ -35,10 +36,14 @@ struct record { /* behind it one pl_ps_applied a worker, then the policy's bytes
 struct pl_ps_store {
 	struct head *head;
 	size_t n, bytes, record_bytes, vector_bytes;
-	size_t kept, actions; /* where they begin */
+	size_t first_body, body_bytes, kept, actions; /* where they begin */
 	uint32_t workers, n_actions;
 	struct record *next; /* changed since the last commit */
-	bool moved[VECTORS]; /* since then: its place is the other one */
+	bool moved[VECTORS]; /* since then: it is in another place */
+	uint32_t bodies;     /* W: places PLACES to PLACES + bodies - 1 */
+	int aim;	     /* place of W's next change; 0: one of the usual ones */
+	int fd;		     /* of the memory, -1: no file */
+	bool own;	     /* fd */
 	float *also;	     /* another place for W; NULL */
 };
 
@@ -52,10 +57,20 @@ static struct record *record_at(const struct pl_ps_store *s, uint32_t i)
 	return (struct record *)(void *)((char *)s->head + PAGE + i * s->record_bytes);
 }
 
+char *pl_ps_store_body(const struct pl_ps_store *s, uint32_t i)
+{
+	return (char *)s->head + s->first_body + i * s->body_bytes;
+}
+
 static float *vector_at(const struct pl_ps_store *s, enum vector v, int place)
 {
-	return (float *)(void *)((char *)s->head + PAGE + 2 * s->record_bytes +
-				 (2 * (size_t)v + (size_t)place) * s->vector_bytes);
+	char *at = (char *)s->head + PAGE + 2 * s->record_bytes;
+
+	if (place < PLACES)
+		return (float *)(void *)(at +
+					 (PLACES * (size_t)v + (size_t)place) * s->vector_bytes);
+	at = pl_ps_store_body(s, (uint32_t)(place - PLACES));
+	return (float *)(void *)(at + PL_PS_BODY);
 }
 
 static float *current(const struct pl_ps_store *s, enum vector v)
@@ -104,9 +119,12 @@ static void lay_out(struct pl_ps_store *s, const struct pl_ps_store_opts *o)
 		whole_pages(sizeof(struct record) + o->workers * sizeof(struct pl_ps_applied) +
 			    PL_PS_POLICY_BYTES(o->workers));
 	s->vector_bytes = whole_pages(o->n * sizeof(float));
-	s->kept = PAGE + 2 * s->record_bytes + 2 * VECTORS * s->vector_bytes;
+	s->bodies = o->bodies < PL_PS_BODIES ? o->bodies : PL_PS_BODIES;
+	s->body_bytes = whole_pages(PL_PS_BODY + o->n * sizeof(float));
+	s->first_body = PAGE + 2 * s->record_bytes + PLACES * VECTORS * s->vector_bytes;
+	s->kept = s->first_body + s->bodies * s->body_bytes;
 	s->actions = s->kept + (o->keeps ? o->workers * s->vector_bytes : 0);
-	s->bytes = s->actions + o->actions * sizeof(struct pl_ps_action);
+	s->bytes = whole_pages(s->actions + o->actions * sizeof(struct pl_ps_action));
 }
 
 int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **out, bool *fresh,
@@ -119,8 +137,13 @@ int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **out,
 	if (rc < 0)
 		return rc;
 	lay_out(s, o);
-	PL_TRY(check_file(s, o->fd, fresh, err));
-	PL_TRY(map(s, o->fd, err));
+	s->fd = o->fd;
+	if (s->fd < 0 && s->bodies) { /* without a file nothing is shared */
+		s->fd = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		s->own = s->fd >= 0;
+	}
+	PL_TRY(check_file(s, s->fd, fresh, err));
+	PL_TRY(map(s, s->fd, err));
 	if (*fresh) {
 		struct record *r = record_at(s, 0);
 
@@ -146,6 +169,8 @@ void pl_ps_store_close(struct pl_ps_store *s)
 		return;
 	if (s->head)
 		munmap(s->head, s->bytes);
+	if (s->own)
+		close(s->fd);
 	pl_free(s);
 }
 
@@ -200,7 +225,9 @@ const float *pl_ps_store_weights(const struct pl_ps_store *s)
 /* Where a vector is written: the place that the valid record does not use. */
 static float *written(struct pl_ps_store *s, enum vector v)
 {
-	if (!s->moved[v])
+	if (!s->moved[v] && v == W && s->aim)
+		s->next->place[v] = (uint8_t)s->aim;
+	else if (!s->moved[v])
 		s->next->place[v] = !s->next->place[v];
 	s->moved[v] = true;
 	s->next->zero[v] = false;
@@ -255,6 +282,28 @@ static void put(const struct span *x, float *also, const float *b, size_t at, si
 {
 	if (x->to)
 		pl_ps_pass_copy(x->to + at, also ? also + at : NULL, b, n, stream);
+}
+
+int pl_ps_store_in_body(const struct pl_ps_store *s)
+{
+	return s->next->place[W] < PLACES ? -1 : s->next->place[W] - PLACES;
+}
+
+void pl_ps_store_aim(struct pl_ps_store *s, int body)
+{
+	s->aim = body < 0 ? 0 : PLACES + body;
+}
+
+bool pl_ps_store_moved(const struct pl_ps_store *s)
+{
+	return s->moved[W];
+}
+
+int pl_ps_store_file(const struct pl_ps_store *s, void **p, size_t *bytes)
+{
+	*p = s->head;
+	*bytes = s->bytes;
+	return s->fd;
 }
 
 void pl_ps_store_also(struct pl_ps_store *s, float *to)

@@ -6,6 +6,9 @@
  * that was killed goes on with all that it ever acknowledged. Each vector has two places. An update
  * writes the other place; pl_ps_store_commit() makes all updates since the last commit valid at
  * once, with one store of a word. A server that dies before it has changed nothing.
+ *
+ * W may have more places, each behind a head of PL_PS_BODY bytes: bodies that can be sent as they
+ * are. An update writes W to one of them where the caller has named it.
  */
 #ifndef PL_PS_STORE_H
 #define PL_PS_STORE_H
@@ -39,6 +42,7 @@ struct pl_ps_store_opts {
 	int fd;
 	size_t n; /* numbers of a vector */
 	uint32_t workers;
+	uint32_t bodies;  /* more places of W; PL_PS_BODIES at most */
 	bool keeps;	  /* a U of each worker */
 	uint32_t actions; /* so many of the last actions are kept */
 };
@@ -54,6 +58,19 @@ const float *pl_ps_store_weights(const struct pl_ps_store *s);
 float *pl_ps_store_begin(struct pl_ps_store *s);
 /* As struct pl_policy_update has it; u: (n), NULL if the update has no U. */
 void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u);
+#define PL_PS_BODY   64 /* bytes in front of the weights of a body, so that these are aligned */
+#define PL_PS_BODIES 64
+/* A body. */
+char *pl_ps_store_body(const struct pl_ps_store *s, uint32_t i);
+/* The body that W is in; -1: none. */
+int pl_ps_store_in_body(const struct pl_ps_store *s);
+/* The next update that changes W for the first time since the last commit writes it to this body,
+ * which is not the one that W is in; -1: to none. A later one writes where W is. */
+void pl_ps_store_aim(struct pl_ps_store *s, int body);
+/* Has W changed since the last commit? */
+bool pl_ps_store_moved(const struct pl_ps_store *s);
+/* The memory of the store, if it is a file that may be shared; -1: it is none. */
+int pl_ps_store_file(const struct pl_ps_store *s, void **p, size_t *bytes);
 /* The next updates that change W write it there, too: (n). NULL: no more. */
 void pl_ps_store_also(struct pl_ps_store *s, float *to);
 

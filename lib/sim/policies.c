@@ -45,21 +45,23 @@ static void fill(struct pl_sim_policy *r, const struct pl_sim_servers *s)
 
 /* An all-reduce, 1, 2 and 4 servers, and 1, 2 and 4 with servers beside the workers: bytes on the
  * slowest link, and the latencies of a ring's messages or of a push and a pull. */
-static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
-		 struct pl_sim_policies *p)
+static int sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
+		struct pl_sim_policies *p, struct pl_err *err)
 {
 	double latency = PL_SIM_MESSAGE_NS, rate = (double)PL_SIM_BYTES_PER_NS / MOVES,
-	       n = (double)pl_job_workers(j);
+	       n = p->workers;
+	uint32_t *first;
 
-	for (int64_t i = 0; i < j->ranks;
-	     i += pl_job_group(j)) { /* the first rank of each worker */
-		double hop = pl_sim_servers_link(j, i, (i + pl_job_group(j)) % j->ranks, 0, 1);
-		double all = pl_sim_servers_link(j, i, (i + pl_job_group(j)) % j->ranks,
-						 (double)o->n, 1);
+	PL_CHECK(pl_job_workers_find(j, &first, err));
+	for (uint32_t i = 0; i < p->workers; i++) { /* between the first ranks of workers */
+		int64_t from = first[i], to = first[(i + 1) % p->workers];
+		double hop = pl_sim_servers_link(j, from, to, 0, 1);
+		double all = pl_sim_servers_link(j, from, to, (double)o->n, 1);
 
 		latency = fmax(latency, PL_SIM_MESSAGE_NS + hop);
 		rate = all > hop ? fmin(rate, 4 * (double)o->n / (all - hop)) : rate;
 	}
+	pl_free(first);
 	for (size_t i = 0; i < PL_SIM_SUMS; i++) {
 		struct pl_sim_sum *s = &p->sum[p->n_sums];
 		bool colocated = i == 0 || i > PL_SIM_SUMS / 2;
@@ -78,6 +80,7 @@ static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
 		s->ns += latency * (i ? 2 : 2 * (n - 1));
 		p->n_sums++;
 	}
+	return 0;
 }
 
 /* Each worker waits for the slowest in every step. */
@@ -146,7 +149,7 @@ int pl_sim_policies(struct pl_job *j, const struct pl_sim_servers_opts *opts,
 	p->heterogeneity = t.heterogeneity;
 	o.steps = 0;
 	o.until = PL_SIM_POLICY_STEPS * pl_min_i64(t.slowest, INT64_MAX / 2 / PL_SIM_POLICY_STEPS);
-	sums(j, &o, p);
+	PL_TRY(sums(j, &o, p, err));
 	all_reduce(j, &t, p->n_sums ? p->sum[0].ns : 0, &p->row[p->n++]);
 	for (size_t i = 0; i < n; i++) {
 		p->row[p->n].name = pl_policy_name(pl_policy_kind_at(i));

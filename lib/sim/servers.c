@@ -53,9 +53,9 @@ static double link_in_group(const struct pl_job *j, int64_t from, int64_t to, do
 }
 
 /* A ring of the ranks: 2(g-1) rounds, each with a g-th of the numbers on the slowest link. */
-static double sum_in_group(const struct pl_sim_servers_opts *o, int64_t first)
+static double sum_in_group(const struct pl_sim_servers_opts *o, int64_t first, int64_t end)
 {
-	int64_t size = pl_job_group(o->job);
+	int64_t size = end - first;
 	double part = (double)o->n / (double)size, memory = 4 * part * SUM_MOVES, round = 0;
 
 	for (int64_t i = 0; i < size; i++)
@@ -64,19 +64,19 @@ static double sum_in_group(const struct pl_sim_servers_opts *o, int64_t first)
 	return 2 * (double)(size - 1) * round;
 }
 
-/* Of a worker: of the slowest rank of its group, and the sum. */
-static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struct pl_err *err)
+/* Of a worker, which has the ranks from first[0] to before first[1]: of the slowest one, and the
+ * sum. */
+static pl_ns step_of(const struct pl_sim_servers_opts *o, const uint32_t *first, struct pl_err *err)
 {
-	uint32_t size = (uint32_t)pl_job_group(o->job);
 	pl_ns slowest = 0;
 
-	for (uint32_t i = worker * size; i < (worker + 1) * size; i++) {
+	for (uint32_t i = first[0]; i < first[1]; i++) {
 		pl_ns step = step_of_rank(o, i, err);
 
 		PL_CHECK((int)pl_min_i64(step, 0));
 		slowest = pl_max_i64(slowest, step);
 	}
-	return slowest + (pl_ns)sum_in_group(o, (int64_t)worker * size);
+	return slowest + (pl_ns)sum_in_group(o, first[0], first[1]);
 }
 
 double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n,
@@ -100,7 +100,8 @@ static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl
 {
 	*o = (struct pl_policy_opts){ .workers = (uint32_t)pl_job_workers(j),
 				      .min_workers = (uint32_t)j->min_workers,
-				      .batch = j->batch * pl_job_group(j),
+				      /* the mean of all */
+				      .batch = j->batch * j->ranks / pl_job_workers(j),
 				      .period = j->period,
 				      .epoch = j->epoch,
 				      .seed = (uint64_t)j->seed };
@@ -130,28 +131,46 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_times *t,
 			 struct pl_err *err)
 {
-	double n = (double)pl_job_workers(o->job), speed = 0;
+	uint32_t n = (uint32_t)pl_job_workers(o->job), *first;
+	double speed = 0;
+	pl_ns step = 0;
 
 	*t = (struct pl_sim_times){ .slowest = 1 };
-	if (o->job->group > 0 && o->job->ranks % o->job->group)
-		return pl_fail(err, PL_EDATA,
-			       "group=%lld, but there are %lld ranks: each group has as many as "
-			       "the others",
-			       (long long)o->job->group, (long long)o->job->ranks);
-	if (o->job->group < 0 && o->job->ranks % o->job->hosts)
-		return pl_fail(err, PL_EDATA,
-			       "group=host, but %lld ranks on %lld hosts: each host has as many as "
-			       "the others; change hosts or ranks",
-			       (long long)o->job->ranks, (long long)o->job->hosts);
-	for (uint32_t i = 0; i < (uint32_t)pl_job_workers(o->job); i++) {
-		pl_ns step = step_of(o, i, err);
-
-		PL_CHECK((int)pl_min_i64(step, 0));
+	PL_CHECK(pl_job_workers_find(o->job, &first, err));
+	for (uint32_t i = 0; i < n && step >= 0; i++) {
+		step = step_of(o, first + i, err);
 		t->slowest = pl_max_i64(t->slowest, step);
 		t->mean += (double)step / n;
 		speed += 1 / (double)step / n;
 	}
 	t->heterogeneity = speed * (double)t->slowest;
+	pl_free(first);
+	return (int)pl_min_i64(step, 0);
+}
+
+/* The times and batches of all workers. */
+static int describe(const struct pl_sim_servers_opts *o, struct pl_policy_sim_worker *w,
+		    struct pl_err *err)
+{
+	const struct pl_job *j = o->job;
+	double between, n = (double)o->n;
+	uint32_t *first;
+
+	PL_CHECK(pl_job_workers_find(j, &first, err));
+	/* the others tell the first server of each slice, and it tells them what to do */
+	between = j->servers > 1 ? pl_sim_servers_link(j, -1, -1, 0, 1) : 0;
+	for (uint32_t i = 0; i < (uint32_t)pl_job_workers(j); i++) {
+		int64_t rank = first[i]; /* which leads the group */
+
+		w[i].step_ns = step_of(o, first + i, err);
+		w[i].batch = j->batch * (int64_t)(first[i + 1] - first[i]);
+		/* servers are no ranks: only links of any rank lead to them */
+		w[i].link_ns = PL_SIM_MESSAGE_NS +
+			       (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
+						  pl_sim_servers_link(j, -1, rank, n, j->servers)) /
+							 2);
+	}
+	pl_free(first);
 	return 0;
 }
 
@@ -170,28 +189,17 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	struct pl_sim_times times;
 	const struct pl_job *j = o->job;
 	struct pl_err why = { 0 };
-	double between, n = (double)o->n;
+	double n = (double)o->n;
 	int rc;
 
 	*s = (struct pl_sim_servers){ .workers = (uint32_t)pl_job_workers(j) };
 	if (strcmp(o->job->engine, "ps"))
 		return pl_fail(err, PL_EDATA, "the job has no servers; write: engine ps");
-	PL_TRY(policy_of(o->job, &policy, err));
 	PL_TRY(pl_sim_servers_times(o, &times, err));
+	PL_TRY(policy_of(o->job, &policy, err));
 	PL_TRY(pl_alloc(&w, s->workers, sizeof(*w), err));
 	PL_TRY(pl_alloc(&s->worker, s->workers, sizeof(*s->worker), err));
-	/* the others tell the first server of each slice, and it tells them what to do */
-	between = j->servers > 1 ? pl_sim_servers_link(j, -1, -1, 0, 1) : 0;
-	for (uint32_t i = 0; i < s->workers; i++) {
-		int64_t rank = (int64_t)i * pl_job_group(j); /* which leads the group */
-
-		w[i].step_ns = step_of(o, i, err);
-		/* servers are no ranks: only links of any rank lead to them */
-		w[i].link_ns = PL_SIM_MESSAGE_NS +
-			       (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
-						  pl_sim_servers_link(j, -1, rank, n, j->servers)) /
-							 2);
-	}
+	PL_TRY(describe(o, w, err));
 	if (o->service_ns < 0)
 		sim.service_ns = PL_SIM_MESSAGE_NS +
 				 (pl_ns)(4 * n * MOVES / PL_SIM_BYTES_PER_NS / (double)j->servers);

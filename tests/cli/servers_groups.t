@@ -71,8 +71,8 @@ status 3 "ranks that are no multiple" grouped 2 asp 3
 holds err 'group=2, but there are 3 ranks: .* change group or ranks' "... are refused with a remedy"
 status 3 "more workers than groups" grouped 2 'asp min-workers=3' 4
 holds err 'there are 2 groups of 2 ranks' "... are refused"
-status 3 "a transport of servers" grouped 2 asp 4 --set transport=mpi
-holds err 'groups of ranks also nccl' "... is refused"
+status 3 "a transport of groups" grouped 1 asp 4 --set transport=mpi
+holds err 'servers take auto, shm and tcp; groups of ranks also mpi and nccl' "... is refused without groups"
 status 3 "a transport of GPUs without one" grouped 2 asp 4 --set transport=nccl
 holds err 'write: device cuda, or another transport' "... is refused with a remedy"
 status 2 "groups without servers" "$run" -n 2 --set 'engine dp group=2' tiny.job

@@ -49,7 +49,7 @@ static const char *written(const struct pl_job *j, struct pl_buf *b)
 	"warmup 10\n"                                                                              \
 	"seed 9223372036854775807\n"                                                               \
 	"ranks 4\n"                                                                                \
-	"hosts 2\n"                                                                                \
+	"hosts 3,1\n"                                                                              \
 	"threads 2\n"                                                                              \
 	"transport tcp\n"                                                                          \
 	"algorithm halving-doubling\n"                                                             \
@@ -106,8 +106,8 @@ static void defaults(void)
 
 	is_i64(read_str("# nothing\n", &j), 0, "an empty job");
 	is_str(written(&j, &b), "paceline-job 1\n", "says nothing");
-	ok(j.split == 1 && j.batch == 32 && j.accumulate == 1 && j.ranks == 1 && j.hosts == 1 &&
-		   j.seed == 1 && j.threads == 1 && j.bucket_mb == 25 &&
+	ok(j.split == 1 && j.batch == 32 && j.accumulate == 1 && j.ranks == 1 &&
+		   !strcmp(j.hosts, "1") && j.seed == 1 && j.threads == 1 && j.bucket_mb == 25 &&
 		   j.timeout_ns == 3000000000 && j.steps == -1 && !j.epochs && !j.model,
 	   "defaults");
 	is_str(j.transport, "auto", "transport");
@@ -247,6 +247,22 @@ static void errors(void)
 		{ "pace 1\n", "the pace is missing" },
 		{ "pace 1:x\n", "ms must be a decimal number, not \"x\"" },
 		{ "pace 1 factor=0.5\n", "factor must be at least 1 and at most 1000, not 0.5" },
+		{ "hosts 0\n", "line 1, column 7: hosts must each be at least 1 and at most "
+			       "65536, not 0" },
+		{ "ranks 4\nhosts 3,0,1\n",
+		  "line 2, column 9: hosts must each be at least 1 and at most 65536, not 0" },
+		{ "hosts 1,99999999999999999999,2\n",
+		  "column 9: hosts must each be at least 1 and at most 65536, not "
+		  "99999999999999999999" },
+		{ "hosts 3,,1\n",
+		  "column 9: hosts must be a whole number, or several, like 3,1, not \"3,,1\"" },
+		{ "hosts 3,1,\n", "hosts must be a whole number, or several, like 3,1" },
+		{ "hosts 3;1\n", "\";\" has no meaning here" },
+		{ "hosts 3, 1\n",
+		  "hosts must be a whole number, or several, like 3,1, not \"3,\"" },
+		{ "hosts 3,x\n", "column 9: hosts must be a whole number, or several" },
+		{ "hosts -1\n", "column 7: hosts must be a whole number, or several" },
+		{ "hosts two\n", "column 7: hosts must be a whole number, or several" },
 		{ "pace 1 rate=2\n", "pace has no \"rate\"; it has ms, factor, speed" },
 	};
 	struct pl_job j;
@@ -272,7 +288,12 @@ static void checks(void)
 		{ DATA, "the job never ends" },
 		{ DATA "steps 1\neval-every 1\n", "nothing is held out" },
 		{ DATA "steps 1\ncheckpoint-every 1\n", "without checkpoint FILE" },
-		{ DATA "steps 1\nranks 4\nhosts 3\n", "3 hosts with 4 ranks" },
+		{ DATA "steps 1\nranks 4\nhosts 3\n",
+		  "line 5, column 7: 3 hosts with 4 ranks in all cannot have equally many" },
+		{ DATA "hosts 3,1\nranks 3\nsteps 1\n",
+		  "line 3, column 7: hosts 3,1 have 4 ranks, and the job 3; change hosts or "
+		  "ranks" },
+		{ DATA "hosts=2,1\nranks 4\nsteps 1\n", "line 3, column 7: hosts 2,1 have 3" },
 		{ DATA "steps 1\nranks 2\nhosts 4\n", "4 hosts with 2 ranks" },
 		{ DATA "steps 1\nlink rate=1GB to=1\n", "a link from or to rank 1" },
 		{ DATA "steps 1\nranks 2\npace 2:1\n", "a pace of rank 2" },
@@ -290,6 +311,7 @@ static void checks(void)
 	};
 	static const char *const good[] = { DATA "steps 1\n",
 					    DATA "epochs 1\n",
+					    DATA "steps 1\nranks 4\nhosts 1,3\n",
 					    DATA "target-loss 0.5\n",
 					    DATA "steps 0\nwarmup 3\nschedule cosine\n",
 					    DATA "eval-data npy:a,b\neval-every 1\npatience 1\n",

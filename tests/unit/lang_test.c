@@ -169,6 +169,8 @@ static void any_value(const struct pl_lang_field *f, struct pl_lang_value *v, ch
 		v->i = *name - 'a';
 	} else if (f->type == PL_LANG_NUMBERS || f->type == PL_LANG_SIZES) {
 		snprintf(name, 32, "%d|%d..", (int)below(9), (int)below(9));
+	} else if (f->type == PL_LANG_COUNTS) {
+		snprintf(name, 32, below(2) ? "%d" : "%d,%d", (int)below(9), (int)below(9));
 	} else {
 		any_name(name);
 	}
@@ -312,7 +314,7 @@ static bool example(const struct pl_lang_field *f, size_t i, char *out, size_t s
 		[PL_LANG_TIME] = { "2ms", "3s" },    [PL_LANG_RATE] = { "10Gbit/s", "2GB/s" },
 		[PL_LANG_FLAG] = { "yes", "no" },    [PL_LANG_NAME] = { "fc1" },
 		[PL_LANG_GLOB] = { "conv*|dense*" }, [PL_LANG_NUMBERS] = { "0|4..7" },
-		[PL_LANG_SIZES] = { "64K..1M" },
+		[PL_LANG_SIZES] = { "64K..1M" },     [PL_LANG_COUNTS] = { "1", "3,1" },
 	};
 	const char *word = f->choices;
 

@@ -431,10 +431,51 @@ static void in_round(const char *name)
 	pl_policy_free(p);
 }
 
+/* A worker that is lost after it has committed, and comes back in the same round, counts once. */
+static void comes_back(const char *name, uint32_t min_workers)
+{
+	struct pl_policy_opts o = policy_opts(name, 3);
+	struct pl_policy *p;
+	const char *said;
+
+	o.min_workers = min_workers;
+	p = policy_new_of(&o);
+	for (uint32_t i = 0; i < 3; i++)
+		joins(p, i, 0);
+	commits(p, 1, 5 * MS, 1, 5 * MS);
+	said = leaves(p, 1, 6 * MS);
+	ok(strstr(said, "few1 \"worker 1 has left: 2 of 3 workers remain") ? min_workers == 3
+									   : !*said,
+	   "%s: a worker is lost in a round, %u are needed: %s", name, min_workers, said);
+	is_str(joins(p, 1, 7 * MS), "", "... and waits for the end of it when it comes back");
+	commits(p, 0, 15 * MS, 1, 5 * MS);
+	is_str(commits(p, 2, 15 * MS, 1, 5 * MS),
+	       "update2 s_u=1 w_s=0.3333 clear, reply0 steps=1, reply1 steps=1, reply2 steps=1",
+	       "... which has three commits");
+	commits(p, 1, 20 * MS, 1, 5 * MS);
+	leaves(p, 1, 21 * MS);
+	commits(p, 0, 25 * MS, 1, 5 * MS);
+	said = commits(p, 2, 25 * MS, 1, 5 * MS);
+	if (min_workers == 3) {
+		is_str(said, "update2 s_u=1", "... all wait for it in the next round");
+		said = joins(p, 1, 30 * MS);
+		is_str(said,
+		       "update1 w_s=0.3333 clear, reply0 steps=1, reply1 steps=1, reply2 steps=1",
+		       "... which ends when it is there");
+	} else {
+		is_str(said, "update2 s_u=1 w_s=0.3333 clear, reply0 steps=1, reply2 steps=1",
+		       "... the next round ends without it");
+		is_str(joins(p, 1, 30 * MS), "reply1 steps=1", "... and it begins another");
+	}
+	pl_policy_free(p);
+}
+
 int main(void)
 {
 	in_round("bsp");
 	in_round("batchtune");
+	for (uint32_t least = 2; least <= 3; least++)
+		comes_back("bsp", least);
 	for (size_t i = 0; i < PL_LEN(policies); i++) {
 		random_events(policies[i]);
 		exhaustive(policies[i]);

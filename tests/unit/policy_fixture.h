@@ -62,7 +62,7 @@ static inline void say_factor(char *to, size_t size, const char *name, double v)
 /* "update0 s_u=1, reply0 steps=1, ...": v_v is left out where it is 1. */
 static inline void say_action(char *to, size_t size, const struct pl_policy_action *a)
 {
-	static const char *const words[] = { "update", "reply", "order", "wake", "note", "fail" };
+	static const char *const words[] = { "update", "reply", "order", "wake", "note", "few" };
 	size_t at;
 
 	snprintf(to + strlen(to), size - strlen(to), "%s%s", *to ? ", " : "", words[a->kind]);

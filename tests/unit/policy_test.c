@@ -98,7 +98,7 @@ static void bsp(void)
 	is_str(tell(p, e), "update0 s_u=0.5", "half a batch counts half");
 	is_str(commits(p, 1, 7, 1, 1), "update1 s_u=1", "");
 	is_str(leaves(p, 2, 8),
-	       "fail2 \"worker 2 has left: 2 of 3 workers remain, and bsp needs 3\"",
+	       "few2 \"worker 2 has left: 2 of 3 workers remain, and bsp needs 3\"",
 	       "it needs all workers");
 	is_str(joins(p, 2, 9), "reply2 steps=1", "which comes back");
 	is_str(commits(p, 2, 9, 1, 1),
@@ -127,7 +127,7 @@ static void bsp_smaller(void)
 	       "the loss of the last one ends the round");
 	is_str(commits(p, 0, 4, 1, 1), "update0 s_u=1", "");
 	is_str(leaves(p, 0, 5),
-	       "fail0 \"worker 0 has left: 1 of 3 workers remain, and bsp needs 2\"",
+	       "few0 \"worker 0 has left: 1 of 3 workers remain, and bsp needs 2\"",
 	       "one is too few");
 	is_str(commits(p, 2, 6, 1, 1), "update2 s_u=1", "its commit is collected, and it is held");
 	is_str(joins(p, 1, 7), "reply1 steps=1", "another one comes");

@@ -14,10 +14,11 @@
 #define N 5000 /* more than a block, and no whole number of them */
 
 static struct pl_err err;
+static uint32_t bodies; /* of the stores */
 
 static struct pl_ps_store *open_store(int fd, size_t n, bool *fresh)
 {
-	const struct pl_ps_store_opts o = { .fd = fd, .n = n, .workers = 3 };
+	const struct pl_ps_store_opts o = { .fd = fd, .n = n, .workers = 3, .bodies = bodies };
 	struct pl_ps_store *s = NULL;
 
 	if (pl_ps_store_open(&o, &s, fresh, &err) < 0)
@@ -237,6 +238,8 @@ static void add_ones(int fd, int told)
 	for (;;) { /* one event of a policy: two updates, one commit */
 		pl_ps_store_update(s, &collect, ones);
 		pl_ps_store_update(s, &collect, ones);
+		if (bodies)
+			pl_ps_store_aim(s, (pl_ps_store_in_body(s) + 1) % (int)bodies);
 		pl_ps_store_update(s, &apply, NULL);
 		pl_ps_store_applied(s, 1)->id++;
 		pl_ps_store_commit(s);
@@ -278,7 +281,9 @@ static void test_killed(void)
 		before = version;
 		pl_ps_store_close(s);
 	}
-	is_i64(again, 60, "servers are killed after they have committed");
+	is_i64(again, 60,
+	       bodies ? "servers that write bodies are killed, too"
+		      : "servers are killed after they have committed");
 	ok(before >= 60, "... %llu times in all", (unsigned long long)before);
 	is_i64(wrong, 0,
 	       "the next server finds the memory of the last one, with all of each commit, or "
@@ -287,6 +292,65 @@ static void test_killed(void)
 	close(told[0]);
 	close(told[1]);
 	close(fd);
+}
+
+static bool all_are(const float *w, float v)
+{
+	for (int i = 0; i < N; i++)
+		if (w[i] != v)
+			return false;
+	return true;
+}
+
+/* Weights that are sent as they are. */
+static void test_bodies(void)
+{
+	const struct pl_policy_update at_once = { .v_v = 1, .w_u = 1 };
+	int fd = memfd_create("test", 0);
+	static float ones[N];
+	struct pl_ps_store *s;
+	const float *body[2];
+	size_t bytes;
+	bool fresh;
+	void *p;
+
+	for (int i = 0; i < N; i++)
+		ones[i] = 1;
+	s = open_store(fd, N, &fresh);
+	for (uint32_t i = 0; i < 2; i++)
+		body[i] = (const float *)(const void *)(pl_ps_store_body(s, i) + PL_PS_BODY);
+	ok(pl_ps_store_file(s, &p, &bytes) == fd && (const char *)p < (const char *)body[0] &&
+		   (const char *)(body[1] + N) <= (const char *)p + bytes,
+	   "bodies are in the file");
+	ok((uintptr_t)body[1] % (PL_PS_LINE * sizeof(float)) == 0, "... and aligned");
+	is_i64(pl_ps_store_in_body(s), -1, "W begins in none");
+	pl_ps_store_aim(s, 1);
+	pl_ps_store_update(s, &at_once, ones);
+	ok(pl_ps_store_in_body(s) == 1 && pl_ps_store_weights(s) == body[1] && all_are(body[1], 1),
+	   "an update writes it to the body that was named");
+	pl_ps_store_aim(s, 0);
+	pl_ps_store_update(s, &at_once, ones);
+	ok(pl_ps_store_moved(s) && pl_ps_store_in_body(s) == 1 && all_are(body[1], 2),
+	   "... and another one before the commit to the same");
+	pl_ps_store_commit(s);
+	pl_ps_store_aim(s, 0);
+	pl_ps_store_update(s, &at_once, ones);
+	ok(pl_ps_store_in_body(s) == 0 && all_are(body[0], 3) && all_are(body[1], 2),
+	   "... after the commit to another, and the first stays");
+	pl_ps_store_close(s);
+	s = open_store(fd, N, &fresh);
+	ok(!fresh && pl_ps_store_in_body(s) == 1 && all_are(pl_ps_store_weights(s), 2),
+	   "a store that is opened again has W of the last commit");
+	pl_ps_store_aim(s, -1);
+	pl_ps_store_update(s, &at_once, ones);
+	pl_ps_store_commit(s);
+	ok(pl_ps_store_in_body(s) == -1 && all_are(pl_ps_store_weights(s), 3),
+	   "an update that names no body writes to none");
+	pl_ps_store_close(s);
+	close(fd);
+	s = open_store(-1, N, &fresh);
+	ok(pl_ps_store_file(s, &p, &bytes) >= 0, "a store without a file makes one for its bodies");
+	pl_ps_store_close(s);
 }
 
 static void test_refused(void)
@@ -320,6 +384,10 @@ int main(void)
 	test_passes();
 	test_also();
 	test_killed();
+	bodies = 3;
+	test_killed();
+	test_bodies();
+	bodies = 0;
 	test_refused();
 	return done_testing();
 }
