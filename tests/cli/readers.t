@@ -144,6 +144,18 @@ echo 'graph [ node [ id' >job/host0/0/dag.gml
 status 0 "a file that is cut off" "$trace" -O csv job/bps_trace_final.json
 says "job/host0/0/dag.gml: no graph of operators in GML" "is left out"
 
+# --- XPlane: one so large that what is kept of it goes to a temporary file
+python3 "$SRC/bench/readers.py" xplane 2 small.pb && python3 "$SRC/bench/readers.py" xplane 20 large.pb
+status 0 "a small profile" "$trace" -f xplane -O csv small.pb
+head -n 20000 out >small.csv
+status 0 "a large one of the same job" "$trace" -f xplane -O csv large.pb
+check "whose events begin with the same" sh -c 'head -n 20000 out | cmp -s - small.csv'
+check "and is read to its end" test "$(grep -c ',kernel,' out)" -gt 200000
+check "from a pipe it says the same" sh -c "'$trace' -f xplane -O csv - <large.pb | cmp -s - out"
+status 4 "without a folder for the file" env TMPDIR=/nowhere "$trace" -f xplane -u -o none large.pb
+says "/nowhere/paceline-.*: a temporary file" "it says so"
+rm -f large.pb small.pb
+
 # --- rocprofv3
 reads rocprof rank0.json
 row 1 '^0,0,0,mi0,stream,4242,0,0,0,kernel,gemm(float\*),5000000200000,1500000,,,,2,' "a kernel, its name, stream and launch"
