@@ -333,7 +333,7 @@ cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by n
 # The recorder and what it needs of the library, in shared objects that other programs load. They show their entry points
 # alone, and stay where they are if their user closes them, because the recorder has a thread.
 RECORD_OBJ := $(patsubst %,$(BUILD)/lib/%.o,record/rec record/entry/process io/out io/container_writer io/member io/deflate io/colput \
-	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_OBJ)
+	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort core/spill) $(CORE_OBJ)
 RECORD_cuda := $(patsubst %,$(BUILD)/lib/record/%.o,entry/cuda cuda cupti device)
 RECORD_mpi := $(patsubst %,$(BUILD)/lib/record/%.o,entry/mpi entry/mpi_state)
 RECORD_nccl := $(patsubst %,$(BUILD)/lib/record/%.o,entry/nccl entry/nccl_tables nccl nccl_next gpu_clock)

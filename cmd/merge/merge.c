@@ -29,8 +29,9 @@ struct merge {
 	struct pl_out *out, *report; /* NULL once closed; no report: NULL */
 	struct member *member;
 	size_t n_members, cap_members;
-	size_t first;  /* member of the segment now read */
-	uint32_t seen; /* segments of the input now read, merges included */
+	size_t first;	    /* member of the segment now read */
+	uint32_t seen;	    /* segments of the input now read, merges included */
+	int several, empty; /* inputs, and those of them without a byte */
 };
 
 #define AT(m) offsetof(struct config, m)
@@ -118,6 +119,13 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 	n = pl_in_peek(in, 64, &p, err);
 	if (n < 0) {
 		rc = (int)n;
+	} else if (!n && g->several > 1 && ++g->empty < g->several) {
+		pl_say(&g->c->c.log, PL_LOG_WARN,
+		       "%s: the file is empty, as where a process was killed before it wrote; it "
+		       "is "
+		       "left out",
+		       pl_in_name(in));
+		rc = 0;
 	} else if (!pl_container_probe(p, (size_t)n)) {
 		rc = pl_fail(err, PL_EDATA, "%s: not a paceline trace%s", pl_in_name(in),
 			     n ? "; import it first (type: trace FILE... | merge)"
@@ -215,6 +223,7 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	struct pl_merge m = { 0 };
 	int rc = 0;
 
+	g->several = argc;
 	pl_progress("reading");
 	for (int i = 0; i < argc; i++)
 		PL_TRY(read_one(g, argv[i], err));

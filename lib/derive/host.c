@@ -8,16 +8,10 @@
  * A collective on a thread (gloo) is an arrival and a transfer, as on a stream; the host operations
  * inside it belong to it. A send or receive is no work of the thread, which posts it and waits for
  * it later (sends.c). A step annotation becomes two marks and no node of its own.
- *
- * No profiler records waits of threads for one another (the main thread during backward()). They
- * are inferred if thread A does nothing from a0 to a1, thread B is idle at a0 and at a1, and a
- * burst of B fills at least half of the pause of A. The pause of A then has three parts: the time
- * until B starts, the wait for the burst's end, and the time until A continues.
  */
 #include "derive/internal.h"
 
-#define MAX_DEPTH	512
-#define HANDOVER_MIN_NS 20000 /* shorter pauses are not searched for a hidden wait */
+#define MAX_DEPTH 512
 
 /* Module and work of an operation on the stack. */
 struct context {
@@ -460,112 +454,4 @@ void pl_derive_host(struct builder *b, struct rank *rank)
 	rank->comm_threads |= rank->n_waited > 0;
 	pl_sort(rank->call, rank->n_calls, sizeof(*rank->call), by_call_start);
 	pl_free(f);
-}
-
-/* ---- threads that wait for threads ----------------------------------------------------------- */
-
-/* A pause of a thread: a gap, or a piece of an operation that encloses others. */
-static bool is_pause(const struct node *n)
-{
-	return n->role == PL_RO_GAP || (n->role == PL_RO_HOST && n->kind != PL_K_RUNTIME);
-}
-
-struct burst {		      /* of a thread that is idle before and after it */
-	uint32_t idle;	      /* its own pause before, PL_NONE: none */
-	uint32_t first, last; /* its first and last active node */
-};
-
-/* The length of the burst of thread `resource` inside the pause [a0, a1] of another, 0: there is
- * none. The thread is idle at a0 and again at a1. */
-static pl_ns find_burst(const struct builder *b, const struct resource *resource, pl_ns a0,
-			pl_ns a1, struct burst *x)
-{
-	uint32_t i = resource->node0;
-
-	PL_LOWER_BOUND(i, resource->node1, pl_derive_end(b, i) <= a0);
-	x->idle = PL_NONE;
-	if (i == resource->node1)
-		return 0;
-	if (b->node[i].start <= a0) { /* the node around a0 must be a gap that ends in the pause */
-		if (b->node[i].role != PL_RO_GAP || pl_derive_end(b, i) >= a1)
-			return 0;
-		x->idle = i++;
-	} else if (i > resource->node0 && b->node[i].start >= a1) {
-		return 0;
-	}
-	if (i == resource->node1 || b->node[i].start >= a1)
-		return 0;
-	x->first = x->last = i;
-	for (; i < resource->node1 && pl_derive_end(b, i) <= a1; i++)
-		if (b->node[i].role != PL_RO_GAP)
-			x->last = i;
-	if (i < resource->node1 && b->node[i].start < a1 && b->node[i].role != PL_RO_GAP)
-		return 0; /* still active when the other resumes */
-	return pl_derive_end(b, x->last) - b->node[x->first].start;
-}
-
-void pl_derive_split(struct builder *b, const struct resource *resource, uint32_t pause, pl_ns dur,
-		     pl_ns at, uint32_t waker)
-{
-	struct node rest = b->node[pause];
-	pl_ns end = rest.start + rest.dur;
-	uint32_t id;
-
-	b->node[pause].dur = dur;
-	b->node[pause].flags |= PL_NF_INFERRED;
-	rest.start = at;
-	rest.dur = end - at;
-	rest.flags |= PL_NF_INFERRED;
-	id = pl_derive_node(b, &rest);
-	pl_derive_edge(b, pause, id, PL_E_SEQ);
-	pl_derive_edge(b, waker, id, PL_E_WAIT | PL_E_INFERRED);
-	if (pause + 1 < resource->node1)
-		pl_derive_edge(b, id, pause + 1, PL_E_SEQ);
-}
-
-static void one_pause(struct builder *b, const struct rank *rank, uint32_t res, uint32_t pause)
-{
-	const struct resource *resource = &b->resource[res];
-	pl_ns a0 = b->node[pause].start, a1 = pl_derive_end(b, pause), longest = (a1 - a0) / 2;
-	struct burst best = { .first = PL_NONE }, x = best;
-
-	for (size_t k = 0; k < rank->n_res; k++) {
-		const struct resource *other = &b->resource[rank->res[k]];
-		pl_ns len;
-
-		if (rank->res[k] == res || !other->thread || other->service)
-			continue;
-		len = find_burst(b, other, a0, a1, &x);
-		if (len > longest) {
-			longest = len;
-			best = x;
-		}
-	}
-	if (best.first == PL_NONE)
-		return;
-	if (best.idle != PL_NONE)
-		b->node[best.idle].dur = 0; /* the thread was idle and did no work */
-	pl_derive_edge(b, pause, best.first, PL_E_WAIT | PL_E_INFERRED);
-	pl_derive_split(b, resource, pause, b->node[best.first].start - a0,
-			pl_derive_end(b, best.last), best.last);
-	b->g->inferred_threads++;
-}
-
-void pl_derive_threads(struct builder *b)
-{
-	if (!b->o->infer)
-		return;
-	for (size_t r = 0; r < b->n_ranks; r++) {
-		const struct rank *rank = &b->rank[r];
-
-		for (size_t k = 0; k < rank->n_res; k++) {
-			const struct resource *resource = &b->resource[rank->res[k]];
-
-			if (!resource->thread || resource->service)
-				continue;
-			for (uint32_t i = resource->node0; i < resource->node1; i++)
-				if (is_pause(&b->node[i]) && b->node[i].dur >= HANDOVER_MIN_NS)
-					one_pause(b, rank, rank->res[k], i);
-		}
-	}
 }

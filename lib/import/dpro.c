@@ -10,6 +10,14 @@
 #include "import/dpro_dag.h"
 #include "import/objects.h"
 
+#define ANSWERS 65536 /* names of operations whose answers are kept */
+
+struct answer { /* what the operations of one name come after */
+	uint64_t fusions;
+	uint32_t segment;
+	pl_id text; /* PL_NONE: nothing */
+	bool known;
+};
 struct flow {	     /* of a key of a rank */
 	pl_ns *wait; /* push i < n_push: its start; pull i < n_pull: its end */
 	size_t cap, n_push, n_pull;
@@ -27,7 +35,11 @@ struct dpro {
 	struct pl_intern fused;	 /* tensors -> with which others: "0" -> "0+1" */
 	pl_id *with;		 /* [fused]: string of `fused` */
 	size_t cap_with;
+	uint64_t fusions; /* how often this changed */
 	struct pl_buf after;
+	struct pl_intern asked; /* name -> answer */
+	struct answer *answer;
+	size_t cap_answers;
 };
 struct op {
 	const struct pl_object *o;
@@ -72,21 +84,31 @@ static bool computes(const char *s, size_t n)
 	       starts(s, n, "OUTPUT");
 }
 
+static int set_with(struct dpro *d, pl_id tensor, pl_id all, struct pl_err *err)
+{
+	size_t old = d->cap_with;
+
+	PL_CHECK(pl_grow(&d->with, &d->cap_with, d->fused.n, sizeof(*d->with), err));
+	for (; old < d->cap_with; old++)
+		d->with[old] = PL_NONE;
+	d->fusions += d->with[tensor] != all;
+	d->with[tensor] = all;
+	return 0;
+}
+
 /* A tensor, alone or with others: "0+1" is "0" with "1". */
 static int note_fused(struct dpro *d, const char *s, size_t n, struct pl_err *err)
 {
 	pl_id all, id;
 
 	PL_CHECK(pl_intern_add(&d->fused, s, n, &all, err));
-	PL_CHECK(pl_grow(&d->with, &d->cap_with, d->fused.n, sizeof(*d->with), err));
-	d->with[all] = all;
+	PL_CHECK(set_with(d, all, all, err));
 	for (size_t at = 0; at < n; at++) {
 		const char *plus = memchr(s + at, '+', n - at);
 		size_t k = plus ? (size_t)(plus - s) - at : n - at;
 
 		PL_CHECK(pl_intern_add(&d->fused, s + at, k, &id, err));
-		PL_CHECK(pl_grow(&d->with, &d->cap_with, d->fused.n, sizeof(*d->with), err));
-		d->with[id] = all;
+		PL_CHECK(set_with(d, id, all, err));
 		at += k;
 	}
 	return 0;
@@ -128,8 +150,9 @@ static int put_before(struct dpro *d, const char *label, struct pl_err *err)
 static int put_label(struct dpro *d, const char *label, size_t n, struct pl_err *err)
 {
 	const char *before;
+	size_t at = 0;
 
-	for (size_t i = 0; (before = pl_import_dpro_before(d->dag, label, n, i)); i++)
+	while ((before = pl_import_dpro_before(d->dag, label, n, &at)))
 		if (!computes(label, n) || !computes(before, strlen(before)))
 			PL_CHECK(put_before(d, before, err));
 	return 0;
@@ -139,7 +162,6 @@ static int put_tensors(struct dpro *d, const struct op *op, struct pl_err *err)
 {
 	char label[512];
 
-	PL_CHECK(note_fused(d, op->tensor, op->n_tensor, err));
 	for (size_t at = 0; at < op->n_tensor; at++) {
 		const char *plus = memchr(op->tensor + at, '+', op->n_tensor - at);
 		size_t k = plus ? (size_t)(plus - op->tensor) - at : op->n_tensor - at;
@@ -152,8 +174,8 @@ static int put_tensors(struct dpro *d, const struct op *op, struct pl_err *err)
 	return 0;
 }
 
-/* The role `after` of the row to come. */
-static int put_after(struct dpro *d, const struct op *op, struct pl_err *err)
+/* What an operation comes after, into d->after. */
+static int find_after(struct dpro *d, const struct op *op, struct pl_err *err)
 {
 	d->after.n = 0;
 	if (op->n_tensor)
@@ -167,9 +189,48 @@ static int put_after(struct dpro *d, const struct op *op, struct pl_err *err)
 	if (op->n_part == 24 && !memcmp(op->part, "MEMCPY_OUT_FUSION_BUFFER", 24))
 		PL_CHECK(pl_buf_printf(&d->after, err, "Comm.%.*s.NCCL_ALLREDUCE ",
 				       (int)op->n_tensor, op->tensor));
-	if (d->after.n)
-		pl_import_put_text(&d->in.rows, PL_R_AFTER, NULL, (const char *)d->after.p,
-				   d->after.n - 1);
+	return 0;
+}
+
+/* The answer for each name is kept, while no tensor is fused with others than before: an operation
+ * of each step may come after very many. */
+static int answer_of(struct dpro *d, const struct op *op, struct answer **a, struct pl_err *err)
+{
+	size_t old;
+	pl_id id;
+
+	if (d->asked.n >= ANSWERS)
+		pl_intern_reset(&d->asked);
+	old = d->asked.n;
+	PL_CHECK(pl_intern_add(&d->asked, op->name, op->n_name, &id, err));
+	PL_CHECK(pl_grow(&d->answer, &d->cap_answers, d->asked.n, sizeof(*d->answer), err));
+	*a = &d->answer[id];
+	if (id == old)
+		(*a)->known = false;
+	return 0;
+}
+
+/* The role `after` of the row to come. */
+static int put_after(struct dpro *d, const struct op *op, struct pl_err *err)
+{
+	struct pl_rows *rows = &d->in.rows;
+	struct answer *a;
+
+	if (op->n_tensor)
+		PL_CHECK(note_fused(d, op->tensor, op->n_tensor, err));
+	PL_CHECK(answer_of(d, op, &a, err));
+	if (!a->known || a->fusions != d->fusions || a->segment != rows->segments) {
+		PL_CHECK(find_after(d, op, err));
+		*a = (struct answer){ .known = true,
+				      .fusions = d->fusions,
+				      .segment = rows->segments,
+				      .text = PL_NONE };
+		if (d->after.n)
+			a->text =
+				pl_import_rows_text(rows, (const char *)d->after.p, d->after.n - 1);
+	}
+	if (a->text != PL_NONE)
+		pl_import_rows_put(rows, PL_R_AFTER, PL_V_STR, PL_NONE, a->text);
 	return 0;
 }
 
@@ -457,6 +518,8 @@ out:
 	pl_intern_fini(&d.fused);
 	pl_free(d.with);
 	pl_buf_fini(&d.after);
+	pl_intern_fini(&d.asked);
+	pl_free(d.answer);
 	return rc;
 }
 

@@ -221,12 +221,11 @@ void pl_import_dpro_dag_free(struct pl_dpro_dag *d)
 }
 
 const char *pl_import_dpro_before(const struct pl_dpro_dag *d, const char *label, size_t n,
-				  size_t i)
+				  size_t *at)
 {
-	pl_id name = pl_intern_find(&d->label, label, n);
-	uint32_t e = name == PL_NONE ? 0 : d->first[name];
+	pl_id name = *at ? PL_NONE : pl_intern_find(&d->label, label, n);
+	size_t e = *at ? *at - 1 : name == PL_NONE ? 0 : d->first[name]; /* edge + 1, 0 none */
 
-	while (e && i--)
-		e = d->edge[e - 1].next;
+	*at = e ? d->edge[e - 1].next + (size_t)1 : 1;
 	return e ? pl_intern_get(&d->label, d->edge[e - 1].before) : NULL;
 }

@@ -15,8 +15,9 @@ struct pl_dpro_dag *pl_import_dpro_dag(const char *trace, struct pl_report *r, s
 /* The graph in the n bytes of such a file. NULL: it has no edges, or (with err->code) a failure. */
 struct pl_dpro_dag *pl_import_dpro_dag_parse(const char *text, size_t n, struct pl_err *err);
 void pl_import_dpro_dag_free(struct pl_dpro_dag *d); /* NULL is allowed */
-/* The i-th operator that the one with this label comes after; NULL: there are no more. */
+/* An operator that the one with this label comes after, from *at on, which is 0 at first and moves
+ * to the next one; NULL: there are no more. */
 const char *pl_import_dpro_before(const struct pl_dpro_dag *d, const char *label, size_t n,
-				  size_t i);
+				  size_t *at);
 
 #endif

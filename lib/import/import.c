@@ -176,7 +176,8 @@ int pl_import_run(struct pl_in *raw, const struct pl_importer *force,
 	n = look(in, &p, &cut, err);
 	if (n >= 0)
 		rc = refuse_wide(pl_in_name(in), p, (size_t)n, err);
-	if (n >= 0 && rc >= 0 && !force)
+	st->empty = !n;
+	if (n >= 0 && rc >= 0 && (!n || !force)) /* no format allows an empty file */
 		force = recognise(in, p, (size_t)n, err);
 	if (n < 0 || rc < 0 || !force) {
 		rc = err->code;

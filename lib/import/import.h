@@ -14,6 +14,7 @@ struct pl_import_stats {
 	uint64_t bad;	    /* events or values that were skipped */
 	uint64_t tolerated; /* values that are not valid JSON but were read (inf ...) */
 	bool truncated;	    /* missing end bracket, cut gzip ... */
+	bool empty;	    /* not a single byte, which is an error */
 	char first[256];    /* "byte 1234: REASON" of the first bad event */
 };
 

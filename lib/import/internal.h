@@ -184,6 +184,9 @@ void pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key
 void pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
 			    uint8_t scale);
 int pl_import_rows_close(struct pl_rows *r, struct pl_err *err) PL_MUST; /* last batch and end() */
+/* After a flush with `last`: the rows of the segment come again from the first one, with the same
+ * strings, tracks and columns. */
+int pl_import_rows_again(struct pl_rows *r, struct pl_err *err) PL_MUST;
 void pl_import_rows_fini(struct pl_rows *r);
 
 /* ---- communication: join.c ----------------------------------------------------------------- */

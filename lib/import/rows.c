@@ -236,6 +236,19 @@ int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 	return 0;
 }
 
+int pl_import_rows_again(struct pl_rows *r, struct pl_err *err)
+{
+	r->report->st->events -= r->seg.n_events;
+	r->seg.n_events = 0;
+	drop_batches(r);
+	r->cur = held_get(r, err);
+	if (!r->cur)
+		return PL_ENOMEM;
+	if (r->renew)
+		r->renew(r->arg);
+	return 0;
+}
+
 int pl_import_rows_close(struct pl_rows *r, struct pl_err *err)
 {
 	PL_CHECK(pl_import_rows_flush(r, true, err));

@@ -2,7 +2,8 @@
  * What events of an XLA profile mean: steps, operations of devices and the calls that start them,
  * waits, collectives.
  *
- * A segment is held until its end, because the meaning of an event depends on others:
+ * Nothing is given on before the end of a segment, because the meaning of an event depends on
+ * others:
  *
  * - A device is a rank, if the file has several. On CPUs its operations run on threads of a pool
  *   that all devices share; they move to one track for each device. An operation that contains
@@ -22,182 +23,19 @@
  * - Steps are those that the program annotated (step_num), else those of the device's own line.
  *   Ranks of further devices get the steps of the host as events of their own.
  *
- * O(n log n) in the events, about 250 bytes each.
+ * O(n log n) in the events. Batches are held, or the reader gives them twice; of each event of a
+ * host that needs more than its name about 180 bytes are kept besides, of an operation of a device
+ * 24. Where these are many, they are in a temporary file.
  */
 #include <stdlib.h>
 
 #include "import/xla_internal.h"
 
-/* ---- reading the rows ---------------------------------------------------------------------- */
-
-static int64_t number(const struct pl_xla *x, const struct pl_col *c, uint32_t k)
-{
-	int64_t v;
-
-	if (c->type == PL_V_INT || c->type == PL_V_BOOL)
-		return c->val[k];
-	if (c->type == PL_V_STR &&
-	    pl_json_i64(text(x, (pl_id)c->val[k]), x->seg->str.len[c->val[k]], &v))
-		return v;
-	return INT64_MIN;
-}
-
-/* "kind_src:pageable kind_dst:device size:4096 ...", "num_bytes:4096 addr..." */
-static int64_t size_in(const char *details)
-{
-	static const char *const keys[] = { "size:", "num_bytes:" };
-
-	for (size_t i = 0; i < PL_LEN(keys); i++) {
-		const char *s = strstr(details, keys[i]);
-
-		if (s && s[strlen(keys[i])] >= '0' && s[strlen(keys[i])] <= '9') {
-			s += strlen(keys[i]);
-			return pl_take_digits(&s);
-		}
-	}
-	return INT64_MIN;
-}
-
-static void take_stat(struct pl_xla *x, struct event *e, unsigned stat, const struct pl_col *c,
-		      uint32_t k)
-{
-	int64_t *const to[PL_XS_COUNT_] = {
-		[PL_XS_STEP] = &e->step,       [PL_XS_RUN] = &e->run,	  [PL_XS_CORR] = &e->corr,
-		[PL_XS_FLOPS] = &e->flops,     [PL_XS_MOVED] = &e->moved, [PL_XS_BYTES] = &e->bytes,
-		[PL_XS_PROGRAM] = &e->program,
-	};
-	pl_id id = c->type == PL_V_STR ? (pl_id)c->val[k] : PL_NONE;
-	int64_t v;
-
-	if (to[stat]) {
-		*to[stat] = number(x, c, k);
-		return;
-	}
-	switch (stat) {
-	case PL_XS_DEVICE:
-		v = number(x, c, k);
-		e->device = v >= 0 && v < PL_XLA_NUMBERS ? (int32_t)v : e->device;
-		break;
-	case PL_XS_OP:
-		e->name_op = id;
-		break;
-	case PL_XS_MODULE:
-		e->module = id;
-		break;
-	case PL_XS_NAME:
-		e->text = id;
-		break;
-	case PL_XS_DETAILS:
-		e->bytes = size_in(text(x, id));
-		break;
-	}
-}
-
-static uint8_t class_of(struct pl_xla *x, pl_id name)
+uint8_t pl_import_xla_class_of(struct pl_xla *x, pl_id name)
 {
 	if (!x->class[name])
 		x->class[name] = pl_import_xla_class(text(x, name));
 	return x->class[name];
-}
-
-/* Most events of a host need no more than their names. */
-static bool said_by_name(struct pl_xla *x, struct pl_batch *b, uint32_t row)
-{
-	static const uint8_t kinds[] = {
-		[PL_XC_PYTHON] = PL_K_PYTHON, [PL_XC_WAIT] = PL_K_WAIT, [PL_XC_NOTE] = PL_K_OTHER
-	};
-	uint8_t class;
-
-	if (x->place[b->track[row]].plane != PL_XP_HOST)
-		return false;
-	class = class_of(x, b->name[row]);
-	if (class != PL_XC_PYTHON && class != PL_XC_WAIT && class != PL_XC_NOTE)
-		return false;
-	b->kind[row] = kinds[class];
-	return true;
-}
-
-static int add_event(struct pl_xla *x, struct pl_batch *b, uint32_t row, struct pl_err *err)
-{
-	const struct place *p = &x->place[b->track[row]];
-	struct event e = { .b = b,
-			   .row = row,
-			   .ts = b->ts[row],
-			   .end = pl_add_sat(b->ts[row], b->dur[row]),
-			   .name = b->name[row],
-			   .track = b->track[row],
-			   .line = p->line,
-			   .kind = b->kind[row],
-			   .device = p->plane == PL_XP_DEVICE ? p->device : -1,
-			   .run = INT64_MIN,
-			   .step = INT64_MIN,
-			   .corr = INT64_MIN,
-			   .bytes = INT64_MIN,
-			   .flops = INT64_MIN,
-			   .moved = INT64_MIN,
-			   .program = INT64_MIN,
-			   .seq = INT64_MIN,
-			   .name_op = PL_NONE,
-			   .module = PL_NONE,
-			   .text = PL_NONE,
-			   .group = PL_NONE };
-
-	e.class = p->plane == PL_XP_HOST ? class_of(x, e.name) : PL_XC_NEW;
-	return pl_append(&x->v, &x->n, &x->cap, &e, sizeof(e), err);
-}
-
-/* The rows that a reader could not tell apart: host operations without a category. */
-static int read_batch(struct pl_xla *x, struct pl_batch *b, uint8_t **stat, size_t *cap,
-		      struct pl_row_values *values, struct pl_err *err)
-{
-	PL_CHECK(pl_trace_row_values_build(values, b, err));
-	PL_CHECK(pl_grow(stat, cap, b->n_cols + 1, 1, err));
-	for (uint32_t c = 0; c < b->n_cols; c++) {
-		const struct pl_col *col = &b->col[c];
-		const char *key = col->key == PL_NONE ? "" : text(x, col->key);
-
-		(*stat)[c] =
-			col->role == PL_R_CAT ? PL_XS_COUNT_ : pl_import_xla_stat(key, strlen(key));
-	}
-	for (uint32_t r = 0; r < b->n; r++) {
-		bool ours = b->kind[r] == PL_K_HOST_OP && b->dur[r] >= 0;
-
-		for (uint32_t i = values->off[r]; i < values->off[r + 1]; i++)
-			ours &= (*stat)[values->ent[i].col] != PL_XS_COUNT_;
-		if (!ours || x->place[b->track[r]].plane == PL_XP_OTHER || said_by_name(x, b, r))
-			continue;
-		PL_CHECK(add_event(x, b, r, err));
-		for (uint32_t i = values->off[r]; i < values->off[r + 1]; i++)
-			take_stat(x, &x->v[x->n - 1], (*stat)[values->ent[i].col],
-				  &b->col[values->ent[i].col], values->ent[i].k);
-		x->corr = pl_max_i64(x->corr, x->v[x->n - 1].corr);
-	}
-	return 0;
-}
-
-static int read_rows(struct pl_xla *x, struct pl_err *err)
-{
-	struct pl_row_values values = { 0 };
-	uint8_t *stat = NULL;
-	size_t cap = 0;
-	int rc = 0;
-
-	PL_TRY(pl_alloc(&x->place, x->seg->n_tracks + 1, sizeof(*x->place), err));
-	PL_TRY(pl_alloc(&x->class, x->seg->str.n + 1, 1, err));
-	PL_TRY(pl_alloc(&x->word, x->seg->str.n + 1, sizeof(*x->word), err));
-	for (uint32_t i = 0; i < x->seg->n_tracks; i++) {
-		const struct pl_track *t = &x->seg->track[i];
-		struct place *p = &x->place[i];
-
-		p->plane = pl_import_xla_plane(text(x, t->process), &p->device);
-		p->line = pl_import_xla_line(text(x, t->name), &p->stream);
-	}
-	for (size_t i = 0; i < x->hold.n; i++)
-		PL_TRY(read_batch(x, &x->hold.b[i], &stat, &cap, &values, err));
-out:
-	pl_trace_row_values_fini(&values);
-	pl_free(stat);
-	return rc;
 }
 
 /* ---- threads: what lies inside what -------------------------------------------------------- */
@@ -219,7 +57,7 @@ static bool is_work(const struct pl_xla *x, const struct event *e)
 }
 
 /* "[3] CommonPjRtLoadedExecutable::Execute (jit_step)": the device; else that of the thread. */
-static int32_t device_of_launch(const char *name)
+int32_t pl_import_xla_launches_for(const char *name)
 {
 	int64_t v;
 
@@ -249,12 +87,21 @@ size_t pl_import_xla_pick(struct pl_xla *x,
 			  bool (*want)(const struct pl_xla *x, const struct event *e),
 			  int (*order)(const void *, const void *))
 {
+	bool sorted = true;
 	size_t n = 0;
 
-	for (size_t i = 0; i < x->n; i++)
-		if (!want || want(x, &x->v[i]))
-			x->by[n++] = &x->v[i];
-	pl_sort(x->by, n, sizeof(*x->by), order);
+	for (size_t i = 0; i < x->n; i++) {
+		struct event *e = event_at(x, i);
+
+		if (want && !want(x, e))
+			continue;
+		sorted = sorted && (!n || order(&x->by[n - 1], &e) <= 0);
+		x->by[n++] = e;
+		if (!(n & 0xffff))
+			pl_spill_rest(&x->pointers);
+	}
+	if (!sorted) /* events of most lines are in order, and then memory is not filled with all */
+		pl_sort(x->by, n, sizeof(*x->by), order);
 	return n;
 }
 
@@ -292,14 +139,14 @@ static int threads(struct pl_xla *x, struct pl_err *err)
 
 	pl_import_xla_pick(x, NULL, pl_import_xla_by_track);
 	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = x->by[i];
+		struct event *e = picked(x, i);
 
 		while (depth &&
 		       (stack[depth - 1]->track != e->track || stack[depth - 1]->end <= e->ts))
 			depth--;
 		e->op = is_work(x, e);
 		if (e->class == PL_XC_LAUNCH)
-			e->device = device_of_launch(text(x, e->name));
+			e->device = pl_import_xla_launches_for(text(x, e->name));
 		PL_CHECK(nested(x, e, stack, depth, err));
 		if (depth < DEPTH)
 			stack[depth++] = e;
@@ -309,11 +156,13 @@ static int threads(struct pl_xla *x, struct pl_err *err)
 
 /* ---- devices ------------------------------------------------------------------------------- */
 
-static struct device *find_device(const struct pl_xla *x, int32_t number)
+struct device *pl_import_xla_device(struct pl_xla *x, int32_t number)
 {
+	if (x->hint < x->n_devices && x->device[x->hint].number == number) /* mostly */
+		return &x->device[x->hint];
 	for (size_t i = 0; i < x->n_devices; i++)
 		if (x->device[i].number == number)
-			return &x->device[i];
+			return &x->device[x->hint = i];
 	return NULL;
 }
 
@@ -324,35 +173,54 @@ static int compare_devices(const void *pa, const void *pb)
 	return PL_COMPARE(a->number, b->number);
 }
 
+int pl_import_xla_note_device(struct pl_xla *x, int32_t number, struct device **d,
+			      struct pl_err *err)
+{
+	const struct device fresh = {
+		.number = number, .rank = number, .track = PL_NONE, .host = PL_NONE
+	};
+
+	*d = pl_import_xla_device(x, number);
+	if (!*d && x->n_devices == PL_XLA_DEVICES)
+		*d = pl_import_xla_device(x, x->first_device);
+	if (*d)
+		return 0;
+	if (!x->n_devices)
+		x->first_device = number;
+	PL_CHECK(pl_append(&x->device, &x->n_devices, &x->cap_devices, &fresh, sizeof(fresh), err));
+	*d = &x->device[x->n_devices - 1];
+	return 0;
+}
+
+/* Calls that name no device are those of the first one. */
+int32_t pl_import_xla_device_number(struct pl_xla *x, int32_t number, bool op)
+{
+	if (op && !pl_import_xla_device(x, number))
+		number = x->first_device;
+	return number == 0 && x->n_devices ? x->device[0].number : number;
+}
+
 static int find_devices(struct pl_xla *x, struct pl_err *err)
 {
 	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = &x->v[i];
+		struct event *e = event_at(x, i);
 		struct device *d;
 
 		if (!e->op)
 			continue;
-		d = find_device(x, e->device);
-		if (!d && x->n_devices == PL_XLA_DEVICES) {
-			d = &x->device[0];
-			e->device = d->number;
-		} else if (!d) {
-			PL_CHECK(pl_append(&x->device, &x->n_devices, &x->cap_devices,
-					   &(struct device){ .number = e->device,
-							     .rank = e->device,
-							     .track = PL_NONE,
-							     .host = PL_NONE },
-					   sizeof(*x->device), err));
-			d = &x->device[x->n_devices - 1];
-		}
+		PL_CHECK(pl_import_xla_note_device(x, e->device, &d, err));
 		d->streams |= e->line == PL_XL_STREAM && x->place[e->track].plane == PL_XP_DEVICE;
 		d->cpu |= x->place[e->track].plane == PL_XP_HOST;
 	}
 	pl_sort(x->device, x->n_devices, sizeof(*x->device), compare_devices);
-	/* calls that name no device are those of the first one */
-	for (size_t i = 0; x->n_devices && i < x->n; i++)
-		if (x->v[i].device == 0)
-			x->v[i].device = x->device[0].number;
+	x->hint = 0;
+	for (size_t i = 0; i < x->n; i++) {
+		struct event *e = event_at(x, i);
+
+		e->device = pl_import_xla_device_number(x, e->device, e->op);
+	}
+	for (size_t i = 0; i < x->n_runs; i++)
+		x->run[i].device = pl_import_xla_device_number(x, x->run[i].device, true);
 	return 0;
 }
 
@@ -391,7 +259,7 @@ static int place_devices(struct pl_xla *x, struct pl_err *err)
 	rank_process(x);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct device *d = x->place[i].plane == PL_XP_DEVICE
-						 ? find_device(x, x->place[i].device)
+						 ? pl_import_xla_device(x, x->place[i].device)
 					 : x->n_devices ? &x->device[0]
 							: NULL;
 		struct pl_track *t = &x->seg->track[i];
@@ -411,8 +279,8 @@ static int place_devices(struct pl_xla *x, struct pl_err *err)
 								     : x->place[i].line - PL_XL_OPS;
 	}
 	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = &x->v[i];
-		struct device *d = find_device(x, e->device);
+		const struct event *e = event_at(x, i);
+		struct device *d = pl_import_xla_device(x, e->device);
 		struct pl_track t = x->seg->track[e->track];
 
 		if (!d || x->place[e->track].plane != PL_XP_HOST)
@@ -436,33 +304,21 @@ static int place_devices(struct pl_xla *x, struct pl_err *err)
 /* The rank of a device is its number in the job, where the calls say it. */
 static void global_numbers(struct pl_xla *x)
 {
-	for (size_t i = 0; i < x->hold.n; i++)
-		for (uint32_t c = 0; c < x->hold.b[i].n_cols; c++) {
-			const struct pl_col *col = &x->hold.b[i].col[c];
-			const char *key = col->key == PL_NONE ? "" : text(x, col->key);
+	for (size_t i = 0; i < x->n_globals; i++) {
+		struct device *d = pl_import_xla_device(x, x->global[i].device);
 
-			if (pl_import_xla_stat(key, strlen(key)) != PL_XS_GLOBAL)
-				continue;
-			for (uint32_t k = 0; k < col->n; k++) {
-				const char *name = text(x, x->hold.b[i].name[col->row[k]]);
-				struct device *d = *name == '['
-							   ? find_device(x, device_of_launch(name))
-							   : NULL;
-				int64_t v = number(x, col, k);
-
-				if (d && v >= 0 && v < PL_XLA_NUMBERS) {
-					d->rank = (int32_t)v;
-					d->global = true;
-				}
-			}
+		if (d) {
+			d->rank = x->global[i].number;
+			d->global = true;
 		}
+	}
 }
 
 /* ---- kinds and tracks ---------------------------------------------------------------------- */
 
-static uint8_t kind_on_device(const struct pl_xla *x, const struct event *e)
+static uint8_t kind_on_device(struct pl_xla *x, const struct event *e)
 {
-	const struct device *d = find_device(x, e->device);
+	const struct device *d = pl_import_xla_device(x, e->device);
 	const struct word *name = pl_import_xla_word(x, e->name);
 	bool named = *text(x, e->name_op);
 
@@ -503,10 +359,10 @@ static uint8_t kind_on_host(const struct event *e)
 	}
 }
 
-static void settle(struct pl_xla *x, struct event *e)
+void pl_import_xla_settle(struct pl_xla *x, struct event *e)
 {
 	bool host = x->place[e->track].plane == PL_XP_HOST;
-	const struct device *d = find_device(x, e->device);
+	const struct device *d = pl_import_xla_device(x, e->device);
 	const struct run *r;
 
 	if (e->op)
@@ -518,101 +374,21 @@ static void settle(struct pl_xla *x, struct event *e)
 		e->track = d->track;
 	else if (host && d && d->host != PL_NONE)
 		e->track = d->host;
-	e->b->kind[e->row] = e->kind;
-	e->b->track[e->row] = e->track;
 }
 
 /* ---- the end of a segment ------------------------------------------------------------------ */
 
-/* The values that events of one batch, v[0..n) in the order of rows, have in one column. */
-static int64_t value_of(const struct event *e, unsigned role, const struct pl_xla *x,
-			struct pl_err *err, int *rc)
-{
-	pl_id id = PL_NONE;
-
-	switch (role) {
-	case PL_R_STEP:
-		return e->kind == PL_K_STEP ? e->step : INT64_MIN;
-	case PL_R_CORR:
-		return e->join ? INT64_MIN : e->corr;
-	case PL_R_BYTES:
-		return e->kind == PL_K_KERNEL ? INT64_MIN : e->bytes;
-	case PL_R_FLOPS:
-		return e->kind == PL_K_KERNEL ? e->flops : INT64_MIN;
-	case PL_R_MOVED:
-		return e->kind == PL_K_KERNEL ? e->moved : INT64_MIN;
-	case PL_R_SEQ:
-		return pl_trace_kind_is_comm(e->kind) ? e->seq : INT64_MIN;
-	case PL_R_GROUP:
-	case PL_R_RANKS:
-		return e->kind == PL_K_COLLECTIVE && e->group != PL_NONE ? e->group : INT64_MIN;
-	default:
-		if (!e->coll || !pl_trace_kind_is_comm(e->kind))
-			return INT64_MIN;
-		*rc = pl_intern_add(&x->seg->str, e->coll, strlen(e->coll), &id, err);
-		return id;
-	}
-}
-
-static int give_batch(struct pl_xla *x, struct pl_batch *b, const struct event *v, size_t n,
-		      struct pl_err *err)
-{
-	static const struct {
-		uint8_t role, type;
-	} added[] = { { PL_R_STEP, PL_V_INT },	{ PL_R_CORR, PL_V_INT },  { PL_R_BYTES, PL_V_INT },
-		      { PL_R_FLOPS, PL_V_INT }, { PL_R_MOVED, PL_V_INT }, { PL_R_SEQ, PL_V_INT },
-		      { PL_R_GROUP, PL_V_STR }, { PL_R_RANKS, PL_V_STR }, { PL_R_COLL, PL_V_STR } };
-	struct pl_arena *mem = &x->columns; /* the batch is given once: no longer than that */
-	struct pl_col *col;
-	int rc = 0;
-
-	pl_arena_reset(mem);
-	PL_CHECK(pl_arena_array(mem, &col, b->n_cols + PL_LEN(added), sizeof(*col), err));
-	if (b->n_cols)
-		memcpy(col, b->col, b->n_cols * sizeof(*col));
-	b->col = col;
-	for (size_t a = 0; a < PL_LEN(added); a++) {
-		struct pl_col *c = &col[b->n_cols];
-
-		*c = (struct pl_col){ .role = added[a].role,
-				      .type = added[a].type,
-				      .key = PL_NONE };
-		PL_CHECK(pl_arena_array(mem, &c->row, n, sizeof(*c->row), err));
-		PL_CHECK(pl_arena_array(mem, &c->val, n, sizeof(*c->val), err));
-		for (size_t i = 0; i < n && rc >= 0; i++) {
-			c->val[c->n] = value_of(&v[i], added[a].role, x, err, &rc);
-			c->row[c->n] = v[i].row;
-			c->n += c->val[c->n] != INT64_MIN;
-		}
-		b->n_cols += c->n > 0;
-	}
-	b->cap_cols = b->n_cols;
-	return rc < 0 || !x->to->batch ? rc : x->to->batch(x->to, x->seg, b, err);
-}
-
-static int give(struct pl_xla *x, struct pl_err *err)
-{
-	size_t at = 0;
-
-	for (size_t i = 0; i < x->hold.n; i++) {
-		size_t from = at;
-
-		while (at < x->n && x->v[at].b == &x->hold.b[i])
-			at++;
-		PL_CHECK(give_batch(x, &x->hold.b[i], at > from ? x->v + from : NULL, at - from,
-				    err));
-	}
-	return 0;
-}
-
 /* Steps of the line of the first device, if the program annotated none. */
 static bool steps_of_device(struct pl_xla *x)
 {
-	for (size_t i = 0; i < x->n; i++)
-		if (x->v[i].step != INT64_MIN && x->v[i].device < 0)
-			return false;
 	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = &x->v[i];
+		const struct event *e = event_at(x, i);
+
+		if (e->step != INT64_MIN && e->device < 0)
+			return false;
+	}
+	for (size_t i = 0; i < x->n; i++) {
+		struct event *e = event_at(x, i);
 		int64_t v;
 
 		if (e->line == PL_XL_STEPS && x->place[e->track].plane == PL_XP_DEVICE &&
@@ -626,8 +402,10 @@ static int understand(struct pl_xla *x, struct pl_err *err)
 {
 	bool device_steps;
 
-	PL_CHECK(read_rows(x, err));
-	PL_CHECK(pl_alloc(&x->by, x->n + 1, sizeof(*x->by), err));
+	PL_CHECK(pl_import_xla_complete(x, err));
+	PL_CHECK(pl_spill_grow(&x->pointers, (x->n + 1) * sizeof(*x->by), err));
+	x->by = x->pointers.p;
+	PL_CHECK(pl_import_xla_outer(x, err));
 	PL_CHECK(threads(x, err));
 	device_steps = steps_of_device(x);
 	PL_CHECK(find_devices(x, err));
@@ -636,13 +414,16 @@ static int understand(struct pl_xla *x, struct pl_err *err)
 	PL_CHECK(place_devices(x, err));
 	PL_CHECK(pl_import_xla_calls(x, err));
 	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = &x->v[i];
+		struct event *e = event_at(x, i);
 
-		settle(x, e);
+		e->outer |= is_outer(x, e->at);
+		pl_import_xla_settle(x, e);
 		if (device_steps && e->step != INT64_MIN)
-			e->b->kind[e->row] = e->kind = PL_K_STEP;
+			e->kind = PL_K_STEP;
 	}
-	return pl_import_xla_number(x, err);
+	PL_CHECK(pl_import_xla_number(x, err));
+	x->row = 0;
+	return 0;
 }
 
 static struct pl_xla *self(struct pl_sink *s)
@@ -654,30 +435,54 @@ static int on_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 {
 	struct pl_xla *x = self(s);
 
+	x->seg = seg;
 	return x->to->begin ? x->to->begin(x->to, seg, err) : 0;
 }
 
 static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		    struct pl_err *err)
 {
-	(void)seg;
-	return pl_trace_hold_add(&self(s)->hold, b, NULL, err);
+	struct pl_xla *x = self(s);
+
+	if (!x->twice)
+		return pl_trace_hold_add(&x->hold, b, NULL, err);
+	return x->understood ? pl_import_xla_give(x, b, err) : pl_import_xla_learn(x, seg, b, err);
 }
 
+/* The memory of a segment; that of arrays which grow stays, but not a temporary file. */
 static void forget(struct pl_xla *x)
 {
-	pl_free(x->place);
+	pl_free(x->facts);
+	pl_free(x->outer);
 	pl_free(x->class);
 	pl_free(x->word);
-	x->word = NULL;
-	pl_free(x->by);
-	x->place = NULL;
+	x->facts = NULL;
+	x->outer = NULL;
 	x->class = NULL;
+	x->word = NULL;
+	pl_spill_fini(&x->events);
+	pl_spill_fini(&x->pointers);
+	pl_spill_fini(&x->spans);
+	x->v = NULL;
 	x->by = NULL;
-	x->n = x->n_runs = x->n_devices = x->n_pauses = 0;
+	x->n = x->n_spans = x->n_runs = x->n_devices = x->n_pauses = x->n_globals = 0;
+	x->n_strings = x->n_places = x->hint = x->next = 0;
+	x->row = 0;
 	x->corr = 0;
+	x->understood = x->spans_mixed = false;
 	pl_intern_reset(&x->seq_key);
 	pl_trace_hold_reset(&x->hold);
+}
+
+void pl_import_xla_twice(struct pl_xla *x)
+{
+	x->twice = true;
+}
+
+int pl_import_xla_between(struct pl_xla *x, struct pl_err *err)
+{
+	x->understood = true;
+	return understand(x, err);
 }
 
 static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
@@ -685,8 +490,12 @@ static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 	struct pl_xla *x = self(s);
 
 	x->seg = seg;
-	PL_CHECK(understand(x, err));
-	PL_CHECK(give(x, err));
+	for (size_t i = 0; i < x->hold.n; i++)
+		PL_CHECK(pl_import_xla_learn(x, seg, &x->hold.b[i], err));
+	if (!x->twice)
+		PL_CHECK(understand(x, err));
+	for (size_t i = 0; i < x->hold.n; i++)
+		PL_CHECK(pl_import_xla_give(x, &x->hold.b[i], err));
 	PL_CHECK(pl_import_xla_add(x, err));
 	forget(x);
 	pl_trace_batch_forget(&x->more); /* another segment has other strings */
@@ -740,12 +549,13 @@ void pl_import_xla_free(struct pl_xla *x)
 		return;
 	forget(x);
 	pl_trace_hold_fini(&x->hold);
-	pl_arena_fini(&x->columns);
 	pl_trace_batch_fini(&x->more);
 	pl_intern_fini(&x->known_key);
 	pl_intern_fini(&x->seq_key);
 	pl_free(x->known);
-	pl_free(x->v);
+	pl_free(x->cols);
+	pl_free(x->place);
+	pl_free(x->global);
 	pl_free(x->run);
 	pl_free(x->device);
 	pl_free(x->pause);

@@ -73,6 +73,12 @@ struct pl_xla;
 struct pl_xla *pl_import_xla_new(const struct pl_import_opts *o, struct pl_sink *to,
 				 struct pl_import_stats *st, struct pl_err *err);
 struct pl_sink *pl_import_xla_sink(struct pl_xla *x);
+/* The reader gives the batches of its only segment twice, so that they are not held. The first time
+ * its tracks are complete before the batches with their events are, and events of devices need only
+ * the statistics of steps, runs, devices and correlations. What the sink gives on comes the second
+ * time. Called before the segment begins, and between. */
+void pl_import_xla_twice(struct pl_xla *x);
+int pl_import_xla_between(struct pl_xla *x, struct pl_err *err) PL_MUST;
 /* What the description of a program ("jit_step(12)": module and number) says about a collective of
  * it; before the segment ends. `coll` is canonical; `bytes` is -1 where unknown. */
 int pl_import_xla_know(struct pl_xla *x, const char *program, const char *op, size_t n_op,

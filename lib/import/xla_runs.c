@@ -23,13 +23,15 @@ void pl_import_xla_choose_calls(struct pl_xla *x)
 	bool others = false, all = false;
 
 	for (size_t i = 0; i < x->n; i++) {
-		others |= x->v[i].class == PL_XC_LAUNCH && x->n_devices &&
-			  x->v[i].device != x->device[0].number;
-		all |= x->v[i].class == PL_XC_DISPATCH;
+		const struct event *e = event_at(x, i);
+
+		others |= e->class == PL_XC_LAUNCH && x->n_devices &&
+			  e->device != x->device[0].number;
+		all |= e->class == PL_XC_DISPATCH;
 	}
 	x->dispatches = others && all;
 	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = &x->v[i];
+		struct event *e = event_at(x, i);
 
 		/* a launch, or something inside it */
 		if (!e->op && e->line == PL_XL_RANGES && x->dispatches &&
@@ -75,12 +77,14 @@ static int list_runs(struct pl_xla *x, struct pl_err *err)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < x->n; i++)
-		if (x->v[i].op && x->v[i].run != INT64_MIN)
+	for (size_t i = 0; i < x->n; i++) {
+		const struct event *e = event_at(x, i);
+
+		if (e->op && e->run != INT64_MIN)
 			PL_CHECK(pl_append(&x->run, &x->n_runs, &x->cap_runs,
-					   &(struct run){ x->v[i].device, x->v[i].run, x->v[i].ts,
-							  x->v[i].end, 0, 0 },
+					   &(struct run){ e->device, e->run, e->ts, e->end, 0, 0 },
 					   sizeof(*x->run), err));
+	}
 	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);
 	for (size_t i = 0; i < x->n_runs; i++) {
 		struct run *to = n ? &x->run[n - 1] : NULL;
@@ -102,7 +106,7 @@ static void pair_calls(struct pl_xla *x)
 
 	pl_sort(x->run, x->n_runs, sizeof(*x->run), compare_runs);
 	for (size_t i = 0; i < n; i++) {
-		struct event *e = x->by[i];
+		struct event *e = picked(x, i);
 
 		while (k < x->n_runs &&
 		       (x->run[k].device < e->device ||
@@ -221,7 +225,7 @@ int pl_import_xla_number(struct pl_xla *x, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		struct event *e = x->by[i];
+		struct event *e = picked(x, i);
 
 		PL_TRY(seq_key(x, e, e->device, &id, err));
 		PL_TRY(pl_grow(&count, &cap, (size_t)id + 3, sizeof(*count), err));

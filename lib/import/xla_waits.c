@@ -159,14 +159,14 @@ static int maybe_wait(struct pl_xla *x, const struct ends *ends, pl_id track, pl
 			 sizeof(*x->pause), err);
 }
 
-/* The pauses of a thread v[0..n), which has called for executions. */
-static int pauses(struct pl_xla *x, const struct ends *ends, struct event *const *v, size_t n,
+/* The pauses of a thread, x->by[from..to), which has called for executions. */
+static int pauses(struct pl_xla *x, const struct ends *ends, size_t from, size_t to,
 		  struct pl_err *err)
 {
 	pl_ns busy = INT64_MIN, step = INT64_MIN; /* until then */
 
-	for (size_t i = 0; i < n; i++) {
-		const struct event *e = v[i];
+	for (size_t i = from; i < to; i++) {
+		const struct event *e = picked(x, i);
 
 		if (e->kind == PL_K_STEP) {
 			if (busy != INT64_MIN && e->ts > busy)
@@ -195,7 +195,7 @@ static int pauses(struct pl_xla *x, const struct ends *ends, struct event *const
 		busy = pl_max_i64(busy, e->end);
 	}
 	return busy != INT64_MIN && step > busy
-		       ? maybe_wait(x, ends, v[n - 1]->track, busy, step, err)
+		       ? maybe_wait(x, ends, x->by[to - 1]->track, busy, step, err)
 		       : 0;
 }
 
@@ -212,13 +212,17 @@ static int waits(struct pl_xla *x, struct pl_err *err)
 
 	PL_TRY(list_ends(x, &ends, err));
 	for (size_t i = 0, k; i < n; i = k) {
+		const uint32_t track = x->by[i]->track;
 		bool calls = false;
 
-		for (k = i; k < n && x->by[k]->track == x->by[i]->track; k++)
-			calls |= x->by[k]->kind == PL_K_STEP || x->by[k]->class == PL_XC_SYNC ||
-				 x->by[k]->class == PL_XC_LAUNCH;
+		for (k = i; k < n && x->by[k]->track == track; k++) {
+			const struct event *e = picked(x, k);
+
+			calls |= e->kind == PL_K_STEP || e->class == PL_XC_SYNC ||
+				 e->class == PL_XC_LAUNCH;
+		}
 		if (calls)
-			PL_TRY(pauses(x, &ends, x->by + i, k - i, err));
+			PL_TRY(pauses(x, &ends, i, k, err));
 	}
 	rc = 0;
 out:
@@ -279,7 +283,7 @@ static int launcher(struct pl_xla *x, const struct device *d, size_t n, struct p
 	size_t k = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct event *e = x->by[i];
+		const struct event *e = picked(x, i);
 
 		if (e->kind == PL_K_STEP) {
 			if (step)
@@ -310,7 +314,7 @@ static const struct event *last_launch(const struct pl_xla *x, size_t i, size_t 
 	const struct event *last = NULL;
 
 	for (; i < n; i++) { /* launches come after the call */
-		const struct event *e = x->by[i];
+		const struct event *e = picked(x, i);
 
 		if (e->ts > call->join->end)
 			break;
@@ -325,7 +329,7 @@ static const struct event *last_launch(const struct pl_xla *x, size_t i, size_t 
 static int joins(struct pl_xla *x, size_t n, struct pl_err *err)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct event *call = x->by[i], *last;
+		const struct event *call = picked(x, i), *last;
 
 		if (!call->join || call->corr == INT64_MIN)
 			continue;
@@ -364,9 +368,12 @@ static int launchers(struct pl_xla *x, struct pl_err *err)
 /* Events of their own, after those of the source. */
 int pl_import_xla_add(struct pl_xla *x, struct pl_err *err)
 {
-	for (size_t i = 0; i < x->n; i++)
-		if (x->v[i].kind == PL_K_STEP && x->place[x->v[i].track].plane == PL_XP_HOST)
-			PL_CHECK(add_steps(x, &x->v[i], err));
+	for (size_t i = 0; i < x->n; i++) {
+		const struct event *e = event_at(x, i);
+
+		if (e->kind == PL_K_STEP && is_on_thread(x, e))
+			PL_CHECK(add_steps(x, e, err));
+	}
 	PL_CHECK(waits(x, err));
 	PL_CHECK(launchers(x, err));
 	return flush_more(x, err);

@@ -2,17 +2,22 @@
  * XPlane: the protobuf that the profiler of JAX and TensorFlow writes, of which trace.json is made.
  * The field numbers are those of the public xplane.proto.
  *
- * A file is held as a whole, because the names of events come behind the lines that use them. Each
- * plane is read twice: first its tables of names, then its lines. Events become plain rows for the
- * sink of xla.h, which finds what they mean.
+ * The names of events come behind the lines that use them, so the file must be in reach as a whole;
+ * pages that were read leave memory. It is read three times: for what must be known before the
+ * first event, then twice for the events, each plane first its tables of names and then its lines.
+ * Events become plain rows for the sink of xla.h, which finds what they mean; it learns that the
+ * first time and gives them on the second time, so that nobody holds them.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "import/xla.h"
 #include "io/pb.h"
+#include "io/whole.h"
 
-#define MOST ((size_t)8 << 30) /* bytes of a file */
+#define MOST  ((size_t)8 << 30)	 /* bytes of a file */
+#define PIECE ((size_t)16 << 20) /* so many bytes of it, or a little more, are in memory */
+#define STATS 24		 /* of an event; those with more take longer */
 
 enum { SPACE_PLANE = 1, SPACE_HOST = 4 };
 enum { PLANE_NAME = 2, PLANE_LINE = 3, PLANE_EVENTS = 4, PLANE_STATS = 5, PLANE_STAT = 6 };
@@ -37,6 +42,9 @@ enum {
 };
 enum { META_ID = 1, META_NAME = 2, META_SHOWN = 4, META_STAT = 5 };
 
+/* Where values need not be learnt. */
+enum { IN_DEVICE = 1, IN_HOST = 2 };
+
 struct meta { /* of events or statistics */
 	int64_t id;
 	const char *name;
@@ -44,27 +52,59 @@ struct meta { /* of events or statistics */
 	struct pl_pb_in message;
 	pl_id str;		   /* PL_NONE: not used yet */
 	uint32_t col[PL_V_COUNT_]; /* of a statistic, + 1 */
+	uint32_t first, n_values;  /* of an event: its own statistics, reader.value[first] ... */
+	bool has_values;	   /* they were read */
+	uint8_t idle; /* a statistic whose values need not be learnt: IN_DEVICE, IN_HOST */
 };
 struct metas {
 	struct meta *v; /* by id */
 	size_t n, cap;
+};
+struct value {
+	struct meta *key; /* NULL: it has no value that is kept */
+	struct meta *ref; /* its text is the name of this one */
+	uint8_t type;
+	int64_t v; /* a string: unused until it is known who wants it */
+	const char *s;
+	size_t n;
+	pl_id str; /* PL_NONE: not used yet */
+};
+struct line {
+	const char *name;
+	size_t n;
+	int64_t id, ns;
+	pl_id track; /* PL_NONE: not used yet */
 };
 struct reader {
 	const struct pl_import_opts *o;
 	struct pl_report report;
 	struct pl_rows rows;
 	struct pl_xla *xla;
-	struct pl_buf file;
+	struct pl_whole file;
+	const uint8_t *rest;	  /* what is before may have left memory */
 	struct metas event, stat; /* of the plane being read */
+	struct value *value;	  /* of its events' own statistics */
+	size_t n_values, cap_values;
+	struct line *line; /* of all planes, in their order */
+	size_t n_lines, cap_lines, at_line;
 	const char *plane;
 	size_t n_plane;
 	const char *host;
 	size_t n_host;
 	int64_t start; /* of the profile, ns since 1970; INT64_MIN unknown */
 	int64_t base;  /* what is left out of the times of lines */
-	pl_id track, process;
-	pl_ns ts, dur;
+	pl_id track;
+	uint8_t learning; /* the first time that events are read: where; else 0 */
+	bool first_time;
 };
+
+static void rest(struct reader *r, const uint8_t *p)
+{
+	if (PL_LIKELY(p >= r->rest && (size_t)(p - r->rest) < PIECE))
+		return;
+	pl_whole_rest(&r->file);
+	r->rest = p;
+}
 
 static int64_t at(const struct reader *r, const uint8_t *p)
 {
@@ -78,6 +118,23 @@ static int compare_meta(const void *pa, const void *pb)
 	const struct meta *a = pa, *b = pb;
 
 	return PL_COMPARE(a->id, b->id);
+}
+
+/* What is learnt of operations of devices is less (xla_rows.c). */
+static uint8_t idle_in(uint8_t stat)
+{
+	switch (stat) {
+	case PL_XS_OTHER:
+		return IN_DEVICE | IN_HOST;
+	case PL_XS_STEP:
+	case PL_XS_RUN:
+	case PL_XS_DEVICE:
+	case PL_XS_GLOBAL:
+	case PL_XS_CORR:
+		return 0;
+	default:
+		return IN_DEVICE;
+	}
 }
 
 /* An entry of a map: 1 key, 2 value. */
@@ -104,6 +161,7 @@ static int take_meta(struct metas *t, const struct pl_pb_field *entry, struct pl
 			x.n = f.n;
 		}
 	}
+	x.idle = idle_in(pl_import_xla_stat(x.name ? x.name : "", x.n));
 	return pl_append(&t->v, &t->n, &t->cap, &x, sizeof(x), err);
 }
 
@@ -138,21 +196,44 @@ static void renew(void *arg)
 
 /* ---- statistics ---------------------------------------------------------------------------- */
 
-struct value {
-	struct meta *key; /* NULL: it has no value that is kept */
-	uint8_t type;
-	int64_t v; /* a string: unused until it is known who wants it */
-	const char *s;
-	size_t n;
-};
+/* The usual statistic: its number in one byte, then an integer or the number of a text. */
+static bool read_short(struct reader *r, const struct pl_pb_field *stat, struct value *x)
+{
+	const uint8_t *p = stat->p, *end = p + stat->n;
+	uint64_t v = 0;
+
+	if (stat->n < 4 || *p++ != STAT_NAME << 3 || *p & 0x80)
+		return false;
+	x->key = find_meta(&r->stat, *p++);
+	x->type = *p == STAT_REF << 3 ? PL_V_STR : PL_V_INT;
+	if (*p != STAT_UINT << 3 && *p != STAT_INT << 3 && *p != STAT_REF << 3)
+		return false;
+	p++;
+	for (unsigned shift = 0; p < end - 1 && shift < 63; shift += 7) {
+		if (!(*p & 0x80))
+			return false;
+		v |= (uint64_t)(*p++ & 0x7f) << shift;
+	}
+	if (p != end - 1 || *p & 0x80 || stat->n > 11)
+		return false;
+	v |= (uint64_t)*p << 7 * (stat->n - 4);
+	x->v = (int64_t)v;
+	x->str = PL_NONE;
+	x->ref = NULL;
+	if (x->type == PL_V_STR) {
+		x->ref = find_meta(&r->stat, x->v);
+		if (!x->ref)
+			x->key = NULL;
+	}
+	return true;
+}
 
 /* Bytes and packed texts are left out: descriptions of programs. */
 static struct value read_stat(struct reader *r, const struct pl_pb_field *stat)
 {
 	struct pl_pb_in m = pl_pb_message(stat->p, stat->n);
-	struct value x = { .type = PL_V_INT };
+	struct value x = { .type = PL_V_INT, .str = PL_NONE };
 	struct pl_pb_field f;
-	const struct meta *ref;
 	bool has = false;
 
 	while (pl_pb_next(&m, &f)) {
@@ -169,13 +250,14 @@ static struct value read_stat(struct reader *r, const struct pl_pb_field *stat)
 			x.type = PL_V_STR;
 			x.s = (const char *)f.p;
 			x.n = f.n;
+			x.ref = NULL;
 			has = true;
 		} else if (f.number == STAT_REF && !f.bytes) {
-			ref = find_meta(&r->stat, (int64_t)f.v);
+			x.ref = find_meta(&r->stat, (int64_t)f.v);
 			x.type = PL_V_STR;
-			x.s = ref ? ref->name : "";
-			x.n = ref ? ref->n : 0;
-			has = ref != NULL;
+			x.s = x.ref ? x.ref->name : "";
+			x.n = x.ref ? x.ref->n : 0;
+			has = x.ref != NULL;
 		}
 	}
 	x.key = has ? x.key : NULL;
@@ -195,40 +277,83 @@ static size_t real_text(char *out, size_t size, int64_t bits)
 	return strlen(out);
 }
 
-static int put_stat(struct reader *r, const struct pl_pb_field *stat, struct pl_err *err)
+static pl_id string_of(struct reader *r, struct value *x)
 {
-	struct value x = read_stat(r, stat);
-	struct pl_col *col;
 	char text[40];
-	uint32_t c;
 
-	if (!x.key)
-		return 0;
-	if (x.type == PL_V_JSON) {
-		x.n = real_text(text, sizeof(text), x.v);
-		x.s = text;
+	if (x->type == PL_V_JSON) {
+		x->n = real_text(text, sizeof(text), x->v);
+		return pl_import_rows_text(&r->rows, text, x->n);
 	}
-	if (x.type != PL_V_INT)
-		x.v = pl_import_rows_text(&r->rows, x.n ? x.s : "", x.n);
-	if (!x.key->col[x.type]) {
-		PL_CHECK(
-			pl_import_rows_col(&r->rows, PL_R_ARG, x.type, name_of(r, x.key), &c, err));
-		x.key->col[x.type] = c + 1;
-	}
-	PL_CHECK(r->rows.rc);
-	col = &r->rows.cur->b.col[x.key->col[x.type] - 1];
-	if (col->n && col->row[col->n - 1] == r->rows.cur->b.n) /* given twice: the first counts */
-		return 0;
-	return pl_trace_col_put(col, r->rows.cur->b.n, x.v, 0, err);
+	return x->ref ? name_of(r, x->ref) : pl_import_rows_text(&r->rows, x->n ? x->s : "", x->n);
 }
 
-static int put_stats(struct reader *r, struct pl_pb_in m, uint32_t number, struct pl_err *err)
+static int put_value(struct reader *r, struct value *x, struct pl_err *err)
+{
+	uint32_t *known, c, row;
+	struct pl_col *col;
+
+	if (!x->key)
+		return 0;
+	known = &x->key->col[x->type];
+	if (x->type != PL_V_INT && x->str == PL_NONE)
+		x->str = string_of(r, x);
+	if (PL_UNLIKELY(!*known)) {
+		PL_CHECK(pl_import_rows_col(&r->rows, PL_R_ARG, x->type, name_of(r, x->key), &c,
+					    err));
+		*known = c + 1;
+	}
+	PL_CHECK(r->rows.rc);
+	if (x->key->idle & r->learning)
+		return 0;
+	col = &r->rows.cur->b.col[*known - 1];
+	row = r->rows.cur->b.n;
+	if (col->n && col->row[col->n - 1] == row) /* given twice: the first counts */
+		return 0;
+	return pl_trace_col_put(col, row, x->type == PL_V_INT ? x->v : x->str, 0, err);
+}
+
+static int put_stat(struct reader *r, const struct pl_pb_field *stat, struct pl_err *err)
+{
+	struct value x;
+
+	if (!read_short(r, stat, &x))
+		x = read_stat(r, stat);
+	return put_value(r, &x, err);
+}
+
+static int put_stats(struct reader *r, struct pl_pb_in m, struct pl_err *err)
 {
 	struct pl_pb_field f;
 
-	while (m.p && pl_pb_next(&m, &f))
-		if (f.number == number && f.bytes)
+	while (pl_pb_next(&m, &f))
+		if (f.number == EVENT_STAT && f.bytes)
 			PL_CHECK(put_stat(r, &f, err));
+	return 0;
+}
+
+/* The statistics that every event of this name has. */
+static int put_common(struct reader *r, struct meta *meta, struct pl_err *err)
+{
+	struct pl_pb_in m = meta->message;
+	struct pl_pb_field f;
+
+	if (!meta->has_values) {
+		meta->has_values = true;
+		meta->first = (uint32_t)r->n_values;
+		while (m.p && pl_pb_next(&m, &f)) {
+			struct value x = { 0 };
+
+			if (f.number == META_STAT && f.bytes)
+				x = read_stat(r, &f);
+			if (x.key && r->n_values < UINT32_MAX)
+				PL_CHECK(pl_append(&r->value, &r->n_values, &r->cap_values, &x,
+						   sizeof(x), err));
+		}
+		meta->n_values = (uint32_t)(r->n_values - meta->first);
+	}
+	for (uint32_t i = 0; i < meta->n_values; i++)
+		PL_CHECK(put_value(r, &r->value[meta->first + i], err));
 	return 0;
 }
 
@@ -242,16 +367,31 @@ static pl_ns of_ps(int64_t ps)
 static int one_event(struct reader *r, const struct pl_pb_field *event, pl_ns line,
 		     struct pl_err *err)
 {
-	struct pl_pb_in m = pl_pb_message(event->p, event->n), stats = m;
-	struct pl_pb_field f;
+	struct pl_pb_in m = pl_pb_message(event->p, event->n), all = m;
+	struct pl_pb_field f, stat[STATS];
 	int64_t name = 0, offset = 0, dur = 0;
 	bool counted = false;
+	unsigned n = 0;
 	struct meta *meta;
 
 	PL_CHECK(pl_import_rows_ready(&r->rows, err));
-	while (pl_pb_next(&m, &f)) {
-		if (f.bytes)
+	for (;;) {
+		/* a short statistic, as most are */
+		while (m.end - m.p > 2 && *m.p == (EVENT_STAT << 3 | 2) && m.p[1] < 0x80 &&
+		       m.p[1] <= m.end - m.p - 2) {
+			if (n++ < STATS) {
+				stat[n - 1].p = m.p + 2;
+				stat[n - 1].n = m.p[1];
+			}
+			m.p += 2 + m.p[1];
+		}
+		if (!pl_pb_next(&m, &f))
+			break;
+		if (f.bytes) {
+			if (f.number == EVENT_STAT && n++ < STATS)
+				stat[n - 1] = f;
 			continue;
+		}
 		if (f.number == EVENT_NAME)
 			name = (int64_t)f.v;
 		else if (f.number == EVENT_OFFSET)
@@ -275,23 +415,20 @@ static int one_event(struct reader *r, const struct pl_pb_field *event, pl_ns li
 		PL_CHECK(pl_import_report(&r->report, PL_BAD_VALUE, at(r, event->p),
 					  "a negative duration (0 stands for it)", err));
 	}
-	PL_CHECK(put_stats(r, stats, EVENT_STAT, err));
-	PL_CHECK(put_stats(r, meta->message, META_STAT, err));
+	for (unsigned i = 0; i < n && n <= STATS; i++)
+		PL_CHECK(put_stat(r, &stat[i], err));
+	if (n > STATS)
+		PL_CHECK(put_stats(r, all, err));
+	PL_CHECK(put_common(r, meta, err));
 	return pl_import_rows_event(&r->rows, PL_K_HOST_OP, r->track, name_of(r, meta),
 				    pl_add_sat(line, of_ps(offset)),
 				    of_ps(offset + dur) - of_ps(offset), err);
 }
 
-struct line {
-	const char *name;
-	size_t n;
-	int64_t id, ns;
-};
-
-static struct line read_line(const struct pl_pb_field *line)
+static struct line read_line(struct reader *r, const struct pl_pb_field *line)
 {
 	struct pl_pb_in m = pl_pb_message(line->p, line->n);
-	struct line x = { .name = "" };
+	struct line x = { .name = "", .track = PL_NONE };
 	struct pl_pb_field f;
 	bool shown = false;
 
@@ -311,11 +448,12 @@ static struct line read_line(const struct pl_pb_field *line)
 		}
 		if (f.number == LINE_NS && !f.bytes)
 			x.ns = (int64_t)f.v;
+		rest(r, m.p);
 	}
 	return x;
 }
 
-static int add_track(struct reader *r, const struct line *line, struct pl_err *err)
+static int add_track(struct reader *r, struct line *line, struct pl_err *err)
 {
 	struct pl_track t;
 
@@ -326,19 +464,23 @@ static int add_track(struct reader *r, const struct line *line, struct pl_err *e
 	t.tid = pl_import_rows_format(&r->rows, "%lld", (long long)line->id);
 	t.name = pl_import_rows_text(&r->rows, line->n ? line->name : "", line->n);
 	PL_CHECK(r->rows.rc);
-	return pl_trace_segment_track(&r->rows.seg, &t, &r->track, err);
+	return pl_trace_segment_track(&r->rows.seg, &t, &line->track, err);
 }
 
 static int one_line(struct reader *r, const struct pl_pb_field *field, struct pl_err *err)
 {
-	const struct line line = read_line(field);
+	struct line *line = &r->line[r->at_line++];
 	struct pl_pb_in m = pl_pb_message(field->p, field->n);
 	struct pl_pb_field f;
 
-	PL_CHECK(add_track(r, &line, err));
-	while (pl_pb_next(&m, &f))
+	if (line->track == PL_NONE)
+		PL_CHECK(add_track(r, line, err));
+	r->track = line->track;
+	while (pl_pb_next(&m, &f)) {
 		if (f.number == LINE_EVENT && f.bytes)
-			PL_CHECK(one_event(r, &f, pl_sub_sat(line.ns, r->base), err));
+			PL_CHECK(one_event(r, &f, pl_sub_sat(line->ns, r->base), err));
+		rest(r, m.p);
+	}
 	return m.bad ? pl_import_report(&r->report, PL_BAD, at(r, m.p), "a line that is damaged",
 					err)
 		     : 0;
@@ -348,7 +490,7 @@ static int one_line(struct reader *r, const struct pl_pb_field *field, struct pl
 
 static void begin_plane(struct reader *r)
 {
-	r->event.n = r->stat.n = 0;
+	r->event.n = r->stat.n = r->n_values = 0;
 	r->plane = "";
 	r->n_plane = 0;
 }
@@ -438,8 +580,13 @@ static int first_pass(struct reader *r, struct pl_err *err)
 		while (pl_pb_next(&m, &f)) {
 			if (f.number == PLANE_STAT && f.bytes)
 				PL_CHECK(plane_stat(r, &f, err));
-			if (f.number == PLANE_LINE && f.bytes)
-				least = pl_min_i64(least, read_line(&f).ns);
+			if (f.number == PLANE_LINE && f.bytes) {
+				const struct line line = read_line(r, &f);
+
+				least = pl_min_i64(least, line.ns);
+				PL_CHECK(pl_append(&r->line, &r->n_lines, &r->cap_lines, &line,
+						   sizeof(line), err));
+			}
 		}
 		if (r->n_plane == 14 && !memcmp(r->plane, "/host:metadata", 14))
 			PL_CHECK(programs(r, err));
@@ -450,18 +597,28 @@ static int first_pass(struct reader *r, struct pl_err *err)
 	return 0;
 }
 
+static uint8_t where(const struct reader *r)
+{
+	char name[64];
+	int32_t device;
+
+	snprintf(name, sizeof(name), "%.*s", (int)r->n_plane, r->plane);
+	return pl_import_xla_plane(name, &device) == PL_XP_DEVICE ? IN_DEVICE : IN_HOST;
+}
+
 static int all_planes(struct reader *r, struct pl_err *err)
 {
 	struct pl_pb_in space = pl_pb_message(r->file.p, r->file.n);
 	struct pl_pb_field plane, f;
 
-	PL_CHECK(first_pass(r, err));
+	r->at_line = 0;
 	while (pl_pb_next(&space, &plane)) {
 		struct pl_pb_in m = pl_pb_message(plane.p, plane.bytes ? plane.n : 0);
 
 		if (plane.number != SPACE_PLANE || !plane.bytes)
 			continue;
 		PL_CHECK(read_tables(r, m, err));
+		r->learning = r->first_time ? where(r) : 0;
 		while (pl_pb_next(&m, &f))
 			if (f.number == PLANE_LINE && f.bytes)
 				PL_CHECK(one_line(r, &f, err));
@@ -477,9 +634,9 @@ static int all_planes(struct reader *r, struct pl_err *err)
 
 /* ---- the importer -------------------------------------------------------------------------- */
 
-static int finish(void *arg, struct pl_err *err)
+/* The tracks and the segment are complete. */
+static int finish(struct reader *r, struct pl_err *err)
 {
-	struct reader *r = arg;
 	struct pl_segment *seg = &r->rows.seg;
 	const char *host;
 	size_t n;
@@ -500,6 +657,26 @@ static int finish(void *arg, struct pl_err *err)
 	return r->rows.rc;
 }
 
+/* The events, to learn what they mean; and again, to give them on. */
+static int both_passes(struct reader *r, struct pl_import_stats *st, struct pl_err *err)
+{
+	struct pl_import_stats first;
+
+	PL_CHECK(first_pass(r, err));
+	r->first_time = true;
+	PL_CHECK(all_planes(r, err));
+	r->first_time = false;
+	PL_CHECK(pl_import_rows_flush(&r->rows, true, err));
+	PL_CHECK(finish(r, err));
+	PL_CHECK(pl_import_xla_between(r->xla, err));
+	first = *st;
+	PL_CHECK(pl_import_rows_again(&r->rows, err));
+	PL_CHECK(all_planes(r, err));
+	PL_CHECK(pl_import_rows_flush(&r->rows, true, err));
+	*st = first; /* what was bad was counted the first time */
+	return pl_import_rows_close(&r->rows, err);
+}
+
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
@@ -515,16 +692,18 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	pl_import_rows_init(&r->rows, &r->report, in, o, pl_import_xla_sink(r->xla), st, "xplane",
 			    r);
 	r->rows.whole = true;
-	r->rows.finish = finish;
 	r->rows.renew = renew;
-	PL_TRY(pl_in_read_all(in, MOST, &r->file, err));
+	pl_import_xla_twice(r->xla);
+	PL_TRY(pl_in_whole(in, MOST, &r->file, err));
+	r->rest = r->file.p;
 	PL_TRY(pl_import_rows_open(&r->rows, err));
-	PL_TRY(all_planes(r, err));
-	rc = pl_import_rows_close(&r->rows, err);
+	rc = both_passes(r, st, err);
 out:
 	pl_import_rows_fini(&r->rows);
 	pl_import_xla_free(r->xla);
-	pl_buf_fini(&r->file);
+	pl_whole_fini(&r->file);
+	pl_free(r->line);
+	pl_free(r->value);
 	pl_free(r->event.v);
 	pl_free(r->stat.v);
 	pl_free(r);

@@ -13,6 +13,7 @@ struct load {
 	struct pl_inputs_progress progress;
 	struct pl_out *out; /* NULL: the sink */
 	struct pl_sink *sink;
+	size_t empty; /* inputs that were left out */
 };
 
 struct job {
@@ -23,6 +24,7 @@ struct job {
 	struct pl_spool *spool; /* its stream */
 	struct pl_buf said;	/* what it logged: level, text, NUL */
 	struct pl_import_stats st;
+	bool left_out; /* it is empty, and others are not */
 	struct pl_inputs_tap tap;
 	struct pl_err err;
 	int rc;
@@ -54,6 +56,11 @@ static int read_input(struct job *j, const struct pl_log *log, struct pl_sink *s
 	o.pool = j->pool;
 	o.et = j->l->et;
 	rc = in ? pl_import_run(in, j->l->o->from, &o, &j->tap.sink, &j->st, err) : err->code;
+	j->left_out = rc == PL_EDATA && j->st.empty && j->l->o->inputs > 1 && !o.strict;
+	if (j->left_out) {
+		memset(err, 0, sizeof(*err));
+		return 0;
+	}
 	return rc < 0 && rc != PL_ESTOP ? fail_named(j->input, err) : rc;
 }
 
@@ -64,6 +71,15 @@ static void report(struct load *l, const struct job *j)
 	const struct pl_inputs_tap *t = &j->tap;
 	const char *name = pl_inputs_name(j->input);
 
+	if (j->left_out) {
+		pl_say(log, PL_LOG_WARN,
+		       "%s: the file is empty, as where a process was killed before it wrote; it "
+		       "is "
+		       "left out",
+		       name);
+		l->empty++;
+		return;
+	}
 	if (j->st.bad > 1) /* a single one was already reported by a line of its own */
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %llu events or values could not be read (first at %s)", name,
@@ -282,5 +298,8 @@ int pl_inputs_load(struct pl_inputs *in, struct pl_inputs_load *o, struct pl_out
 	else if (rc >= 0)
 		rc = load_serial(&l, in, err);
 	pl_import_et_free(l.et);
+	if (rc >= 0 && l.empty && l.empty == o->inputs)
+		return pl_fail(err, PL_EDATA, "%s: all %zu files are empty; nothing to import",
+			       pl_inputs_name(&in->v[0]), l.empty);
 	return rc;
 }

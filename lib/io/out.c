@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/spill.h"
 #include "io/internal.h"
 
 #define PIPE_BYTES (1 << 20) /* the most that Linux allows any user */
@@ -323,18 +324,11 @@ static int flush(struct pl_out *o, struct pl_err *err)
 static int spill(struct pl_out *o, struct pl_err *err)
 {
 	struct pl_spool *s = o->spool;
-	const char *folder = getenv("TMPDIR");
-	char path[PATH_MAX];
 
-	if (s->fd < 0) {
-		snprintf(path, sizeof(path), "%s/paceline-XXXXXX",
-			 folder && *folder ? folder : "/tmp");
-		errno = EIO;
-		s->fd = pl_fail_now() ? -1 : mkostemp(path, O_CLOEXEC);
-		if (s->fd < 0)
-			return pl_fail_sys(err, "%s: a temporary file", path);
-		unlink(path);
-	}
+	if (s->fd < 0)
+		s->fd = pl_spill_file(err);
+	if (s->fd < 0)
+		return s->fd;
 	if (o->fd < 0)
 		o->fd = fcntl(s->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (o->fd < 0)

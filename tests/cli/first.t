@@ -141,8 +141,27 @@ mkdir unreadable.json
 status 3 "an empty folder among several" "$BIN/replay" -o x rank0.json unreadable.json
 says '^replay: unreadable.json: no file in this folder is a trace; name the folder that the profiler' "... is named, with what to do"
 : >empty.json
-status 3 "an empty file among several" "$BIN/replay" -o x rank0.json empty.json
-says '^replay: trace: empty.json: byte 0: the file is empty' "... is named, with the stage"
+pipe empty.graph rank0.json rank1.json empty.json
+"$BIN/graph" --no-provenance -o others.graph rank0.json rank1.json
+check "an empty file among several is left out" cmp -s empty.graph others.graph
+check "... and named, with the stage" grep -q '^trace: warning: empty.json: the file is empty.*left out$' empty.graph.said
+same "an empty file among several" empty.graph rank0.json rank1.json empty.json
+mkdir killed && cp rank0.json rank1.json empty.json killed/
+gzip -c empty.json >killed/rank3.json.gz
+status 0 "a folder with empty files, plain and compressed" "$BIN/replay" killed
+says '^trace: warning: killed/rank3.json.gz: the file is empty' "... names the compressed one too"
+rm killed/rank[01].json
+status 3 "a folder with nothing but empty files" "$BIN/replay" -o x killed
+says '^replay: trace: killed/empty.json: all 2 files are empty; nothing to import$' "... is refused"
+status 3 "an empty file alone" "$BIN/replay" -o x empty.json
+says '^replay: trace: empty.json: byte 0: the file is empty; nothing to import$' "... is refused"
+status 3 "an empty file among several, strictly" "$BIN/trace" --strict -o x rank0.json empty.json
+says '^trace: empty.json: byte 0: the file is empty' "... is refused"
+"$BIN/trace" -q -o one.trace rank0.json
+status 0 "merge of an empty file and another" "$BIN/merge" -o /dev/null one.trace empty.json
+says '^merge: warning: empty.json: the file is empty' "... warns"
+status 3 "merge of empty files" "$BIN/merge" -o /dev/null empty.json empty.json
+says '^merge: empty.json: not a paceline trace: it is empty$' "... refuses them"
 head -c $(($(wc -c <two.trace) - 60)) two.trace >cut.trace
 status 3 "a cut trace among several" "$BIN/replay" -o x rank0.json cut.trace
 says '^replay: trace: cut.trace: .*truncated' "... is named, with the stage"

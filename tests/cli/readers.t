@@ -140,9 +140,41 @@ check "without it, no wait is known" grep -q '^recorded_waits	0$' dpro.text
 check "with it, they are recorded ones" grep -q '^recorded_waits	15$' job.text
 "$BIN/replay" -O json after.graph >out
 check "and the replay explains the step" grep -q '"unexplained_share":0\.0' out
+# an operator after very many others, in each step: minutes if each step or each edge visited all of them
+mkdir -p wide/host0/0 && python3 - <<'EOF'
+import json
+with open("wide/host0/0/dag.gml", "w") as f:
+    f.write('graph [\n  node [ id 0 label "BW.last" ]\n')
+    for i in range(1, 120001):
+        f.write('  node [ id %d label "Comm.t%d" ]\n' % (i, i))
+    for i in range(1, 120001):
+        f.write("  edge [ source %d target 0 ]\n" % i)
+    f.write("]\n")
+with open("wide/bps_trace_final.json", "w") as f:
+    json.dump([{"name": "BW.last", "ts": 1795917515000000 + 1000 * i, "dur": 500, "pid": "host0.rank0", "tid": "op", "ph": "X",
+                "cat": "BW", "args": {"name": "BW.last", "cnt": i, "step": i}} for i in range(500)], f)
+EOF
+status 0 "an operator after 120,000 others, 500 times" "$trace" --from=dpro -u -o wide.trace wide/bps_trace_final.json
+"$trace" -O csv wide.trace 2>/dev/null | sed -n '2{p;q}' | tr -s '": ' '\n' >names
+check "names them all" test "$(grep -c '^Comm.t[0-9]*$' names)" = 120000
+status 0 "... of each event" "$trace" --check wide.trace
+holds out "ok: trace, 1 segment.* 500 events" "which are 500"
+rm -rf wide wide.trace
 echo 'graph [ node [ id' >job/host0/0/dag.gml
 status 0 "a file that is cut off" "$trace" -O csv job/bps_trace_final.json
 says "job/host0/0/dag.gml: no graph of operators in GML" "is left out"
+
+# --- XPlane: one so large that what is kept of it goes to a temporary file
+python3 "$SRC/bench/readers.py" xplane 2 small.pb && python3 "$SRC/bench/readers.py" xplane 20 large.pb
+status 0 "a small profile" "$trace" -f xplane -O csv small.pb
+head -n 20000 out >small.csv
+status 0 "a large one of the same job" "$trace" -f xplane -O csv large.pb
+check "whose events begin with the same" sh -c 'head -n 20000 out | cmp -s - small.csv'
+check "and is read to its end" test "$(grep -c ',kernel,' out)" -gt 200000
+check "from a pipe it says the same" sh -c "'$trace' -f xplane -O csv - <large.pb | cmp -s - out"
+status 4 "without a folder for the file" env TMPDIR=/nowhere "$trace" -f xplane -u -o none large.pb
+says "/nowhere/paceline-.*: a temporary file" "it says so"
+rm -f large.pb small.pb
 
 # --- rocprofv3
 reads rocprof rank0.json

@@ -14,13 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* all texts: labels, and others */
 	for (; d && (s = memchr(text, '"', (size_t)(end - text))); text = t + 1) {
 		const char *before;
+		size_t at = 0;
 
 		s++;
 		t = memchr(s, '"', (size_t)(end - s));
 		if (!t)
 			break;
 		for (size_t i = 0; i < MOST; i++) {
-			before = pl_import_dpro_before(d, s, (size_t)(t - s), i);
+			before = pl_import_dpro_before(d, s, (size_t)(t - s), &at);
 			if (!before)
 				break;
 			fuzz_sum += (unsigned)strlen(before);

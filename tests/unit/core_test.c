@@ -8,6 +8,7 @@
 
 #include "core/cmd.h"
 #include "core/spans.h"
+#include "core/spill.h"
 #include "tap.h"
 
 static void test_errors(void)
@@ -346,6 +347,46 @@ static void test_lower_bound(void)
 }
 
 /* Spans of three groups in times 0 .. 63, beside a bit for each ns. */
+/* An array across the size at which it goes to a file, and of pages that left memory. */
+static void test_spill(void)
+{
+	const size_t n = 3 * PL_SPILL_BYTES / sizeof(uint64_t);
+	struct pl_spill s = { 0 };
+	struct pl_err err = { 0 };
+	bool same = true, grown = true;
+	uint64_t *v;
+	int fd;
+
+	for (size_t i = 0; i < n && grown; i++) {
+		if (!(i & 0xffff)) {
+			grown = pl_spill_grow(&s, (i + 0x10000) * sizeof(*v), &err) == 0;
+			pl_spill_rest(&s);
+		}
+		v = s.p;
+		if (grown)
+			v[i] = i * 3;
+		if (i == 1000)
+			ok(!s.file, "a small array is in memory");
+	}
+	ok(grown && s.file, "a large one is in a file");
+	pl_spill_rest(&s);
+	v = s.p;
+	for (size_t i = 0; i < n && grown; i++)
+		same &= v[i] == i * 3;
+	ok(same, "which has what was written, in the order of the elements");
+	pl_spill_fini(&s);
+	ok(!s.p && !s.cap, "its end");
+	setenv("TMPDIR", "/nowhere/at/all", 1);
+	is_i64(pl_spill_grow(&s, PL_SPILL_BYTES + 1, &err), PL_EIO, "without a folder for files");
+	ok(strstr(err.msg, "/nowhere/at/all/paceline-") != NULL, "which is named: %s", err.msg);
+	unsetenv("TMPDIR");
+	memset(&err, 0, sizeof(err));
+	fd = pl_spill_file(&err);
+	ok(fd >= 0 && write(fd, "x", 1) == 1, "a file alone");
+	close(fd);
+	pl_spill_fini(&s);
+}
+
 static void test_spans(void)
 {
 	uint64_t rng = 3;
@@ -627,6 +668,7 @@ int main(void)
 	test_comparing();
 	test_lower_bound();
 	test_spans();
+	test_spill();
 	test_sort();
 	test_globs();
 	test_provenance();
