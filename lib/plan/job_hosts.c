@@ -57,12 +57,12 @@ int pl_job_hosts_check(const char *hosts, int64_t ranks, struct pl_err *err)
 
 int64_t pl_job_workers(const struct pl_job *j)
 {
-	return j->group < 0 ? pl_job_hosts(j->hosts) : j->ranks / j->group;
+	return j->group > 0 ? j->ranks / j->group : pl_job_hosts(j->hosts);
 }
 
 int pl_job_workers_check(const struct pl_job *j, struct pl_err *err)
 {
-	if (j->group < 0)
+	if (j->group <= 0)
 		return pl_job_hosts_check(j->hosts, j->ranks, err);
 	if (j->ranks % j->group)
 		return pl_fail(err, PL_EDATA,
