@@ -60,6 +60,8 @@ static void list_products(struct evaluation *x, uint32_t shape, const struct pl_
 			PL_DERIVE_ADD(x->err, x->product, x->n_products, x->cap_products,
 				      (struct product){ rank, st->start[i], i });
 	}
+	if (first == x->n_products)
+		return;
 	pl_sort(x->product + first, x->n_products - first, sizeof(*x->product), by_start);
 	for (size_t i = first, k; i < x->n_products; i = k) {
 		uint32_t rank = x->product[i].rank;
