@@ -103,7 +103,7 @@ sed 's/160-160/256-256-256-256-256-256/; s/^steps .*/steps 5/; s/^batch .*/batch
 accumulated() {
 	JOB=deep recorded one --set bucket-mb=0.2 --pace '*:100' --link rate=100Mbit,latency=1ms
 	JOB=deep recorded four --set bucket-mb=0.2 --pace '*:100' --link rate=100Mbit,latency=1ms --set accumulate=4
-	within 0.06 "$(steps 6 one --what-if 'accumulate 4')" "$(steps 2 four)"
+	within 0.08 "$(steps 6 one --what-if 'accumulate 4')" "$(steps 2 four)" # the limit of bench/predict
 }
 check "four microbatches: as predicted" thrice accumulated
 
