@@ -1,9 +1,11 @@
 /*
  * Do steps get longer and longer, as when a machine gets hot or something else begins to use it?
  *
- * Only the same work can show that. Steps of unlike work, as of sequences of unlike length, have
- * unlike lengths. So the operations are compared that all steps have equally often, with the same
- * name and the same recorded sizes. Where no sizes are recorded, names alone are compared.
+ * Steps of unlike work, as of sequences of unlike length, have unlike lengths. So two kinds of
+ * operations are told apart: those that all steps have equally often, with the same name and the
+ * same recorded sizes (where no sizes are recorded, the same name), and others whose sizes are
+ * recorded. If the first grow, the machine gets slower. Else, if the others explain most of the
+ * growth of the steps, their work does. Else something that is no operation grows.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #define DRIFT_STEPS  4	     /* fewer show no drift */
 #define SIZES	     0.1     /* of the time of operations: so much has sizes if they are recorded */
 #define SAME	     0.1     /* of that time: so much must be of the same work */
+#define EXPLAINS     0.5     /* of the growth of the steps */
 #define MOST_RECORDS 4000000 /* a limit of memory; steps of more operations are compared whole */
 
 struct record { /* an operation that computes */
@@ -29,21 +32,39 @@ struct drift {
 	struct pl_intern classes;
 	struct record *v;
 	size_t n, cap;
-	double *same;	   /* by reported step: time of operations that all steps have */
+	/* by reported step, of all ranks: time of operations that all steps have; of the others */
+	double *same, *other;
 	double all, sized; /* of operations; of those whose sizes are recorded */
 };
 
-/* By which factor the shortest of the last half of n steps is longer than the longest of the first
- * half; 0: they are few. */
+/* The longest of the first half of n steps, and the shortest of the last half. */
+static void halves(const double *ns, size_t n, double *first, double *last)
+{
+	*first = 0;
+	*last = INFINITY;
+	for (size_t i = 0; i < n / 2; i++) {
+		*first = fmax(*first, ns[i]);
+		*last = fmin(*last, ns[n - 1 - i]);
+	}
+}
+
+/* By which factor the last are longer than the first; 0: they are few. */
 static double growth(const double *ns, size_t n)
 {
-	double first = 0, last = INFINITY;
+	double first, last;
 
-	for (size_t i = 0; i < n / 2; i++) {
-		first = fmax(first, ns[i]);
-		last = fmin(last, ns[n - 1 - i]);
-	}
+	halves(ns, n, &first, &last);
 	return n >= DRIFT_STEPS && first > 0 ? last / first : 0;
+}
+
+/* Do the others explain most of the growth of the steps? */
+static bool explains(const struct drift *d, const double *length, size_t steps)
+{
+	double first[2], last[2];
+
+	halves(length, steps, &first[0], &last[0]);
+	halves(d->other, steps, &first[1], &last[1]);
+	return (last[1] - first[1]) / d->r->g.n_ranks >= EXPLAINS * (last[0] - first[0]);
 }
 
 static int note_step(struct drift *d, size_t k, uint32_t step, struct pl_err *err)
@@ -92,14 +113,19 @@ static int add_same(struct drift *d, size_t *steps, struct pl_err *err)
 		if (pl_sim_reported(r->s, k))
 			PL_CHECK(note_step(d, k, (uint32_t)(*steps)++, err));
 	PL_CHECK(pl_alloc(&d->same, *steps, sizeof(*d->same), err));
+	PL_CHECK(pl_alloc(&d->other, *steps, sizeof(*d->other), err));
 	sized = d->sized >= SIZES * d->all;
 	pl_sort(d->v, d->n, sizeof(*d->v), by_class);
 	for (size_t i = 0, k; i < d->n; i = k) {
+		double *sum;
+
 		for (k = i; k < d->n && d->v[k].class == d->v[i].class;)
 			k++;
-		if ((d->v[i].sized || !sized) && in_all(d->v + i, k - i, *steps))
-			for (size_t j = i; j < k; j++)
-				d->same[d->v[j].step] += (double)d->v[j].ns;
+		sum = in_all(d->v + i, k - i, *steps) ? d->same : d->other;
+		if (sized != d->v[i].sized || (sum == d->other && !sized))
+			continue;
+		for (size_t j = i; j < k; j++)
+			sum[d->v[j].step] += (double)d->v[j].ns;
 	}
 	return 0;
 }
@@ -108,7 +134,7 @@ int find_drift(const struct report *r, double least, double *factor, bool *unlik
 	       struct pl_err *err)
 {
 	struct drift d = { .r = r };
-	double *length = NULL, same = 0;
+	double *length = NULL, same = 0, all, grows = 0;
 	size_t steps;
 	int rc;
 
@@ -122,15 +148,17 @@ int find_drift(const struct report *r, double least, double *factor, bool *unlik
 	PL_TRY(add_same(&d, &steps, err));
 	for (size_t i = 0; i < steps; i++)
 		same += d.same[i];
-	if (steps && d.sized >= SIZES * d.all)
-		*factor = same >= SAME * d.sized ? growth(d.same, steps) : 0;
-	else if (steps && same >= SAME * d.all)
-		*factor = growth(d.same, steps);
-	*unlike = *factor < least;
+	all = d.sized >= SIZES * d.all ? d.sized : d.all;
+	if (steps && same >= SAME * all)
+		grows = growth(d.same, steps);
+	*unlike = grows < least && steps == r->n_steps && explains(&d, length, steps);
+	if (grows >= least || *unlike)
+		*factor = grows;
 out:
 	pl_intern_fini(&d.classes);
 	pl_free(d.v);
 	pl_free(d.same);
+	pl_free(d.other);
 	pl_free(length);
 	return rc;
 }
