@@ -19,6 +19,11 @@ struct product {
 	uint32_t node;
 };
 
+struct window { /* of a resource */
+	bool used;
+	pl_ns begin, last, end, next; /* last: end of the last product; next: the first after it */
+};
+
 struct forward { /* of a rank in the steps of a shape */
 	uint32_t rank;
 	uint32_t backward;	     /* products of the backward pass */
@@ -31,6 +36,13 @@ struct forward { /* of a rank in the steps of a shape */
 PL_COMPARATOR(by_start, struct product, rank, start, node);
 PL_COMPARATOR(by_kind, struct forward, rank, backward, n, shape);
 
+struct found { /* the first `more` products of a forward pass are an evaluation */
+	uint32_t shape, more;
+	const struct forward *forward;
+};
+
+PL_COMPARATOR(by_shape, struct found, shape);
+
 struct evaluation {
 	struct pl_graph *g;
 	struct pl_err *err;
@@ -39,7 +51,10 @@ struct evaluation {
 	size_t n_products, cap_products;
 	struct forward *forward;
 	size_t n, cap;
-	uint32_t *backward; /* by rank: of the shape */
+	struct found *found;
+	size_t n_found, cap_found;
+	uint32_t *backward;    /* by rank: of the shape */
+	struct window *window; /* by resource: of the shape */
 };
 
 static void list_products(struct evaluation *x, uint32_t shape, const struct pl_gstep *st,
@@ -93,47 +108,64 @@ static bool ends_with(const struct evaluation *x, const struct forward *f,
 	return true;
 }
 
-/* When the thread begins to read samples between two products; the end of the first, if nothing
- * says so. */
-static pl_ns end_of(const struct forward *f, const struct pl_shape *s, const struct product *last)
+/* Find when the thread begins to read samples behind the last product of an evaluation. */
+static void find_ends(const struct evaluation *x, const struct pl_shape *s,
+		      const struct pl_gstep *st)
 {
-	pl_ns end = last->start + f->step->dur[last->node], next = last[1].start;
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		struct window *w = s->res[i] == PL_NONE ? NULL : &x->window[s->res[i]];
 
-	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
-		if (s->res[i] == s->res[last->node] && s->phase[i] == PL_PH_INPUT &&
-		    f->step->start[i] >= end && f->step->start[i] < next)
-			next = f->step->start[i];
-	return next < last[1].start ? next : end;
+		if (w && w->used && s->phase[i] == PL_PH_INPUT && st->start[i] >= w->last &&
+		    st->start[i] < w->next)
+			w->end = w->next = st->start[i];
+	}
 }
 
-/* The first `more` products of f are an evaluation, and what is between them. */
-static void mark(const struct evaluation *x, const struct forward *f, uint32_t more)
+static void set_phase(const struct pl_shape *s, uint32_t i)
 {
-	const struct pl_shape columns = x->g->shape[f->shape], *s = &columns;
-	const struct product *first = &x->product[f->first], *last = first + more - 1;
-	uint32_t res = s->res[first->node];
-	pl_ns end = end_of(f, s, last);
+	s->phase[i] = PL_PH_EVALUATION;
+	s->flags[i] |= PL_NF_PHASE;
+}
 
-	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
-		if (s->res[i] == res && f->step->start[i] >= first->start &&
-		    f->step->start[i] < end && s->role[i] != PL_RO_MARK &&
-		    (s->phase[i] == PL_PH_FORWARD || s->phase[i] == PL_PH_OTHER)) {
-			s->phase[i] = PL_PH_EVALUATION;
-			s->flags[i] |= PL_NF_PHASE;
-		}
-	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) /* the calls that launch them */
+/* The evaluations v[0..n) of a shape: what is in their windows, and the calls that launch it. */
+static void mark(const struct evaluation *x, const struct found *v, size_t n)
+{
+	const struct pl_shape columns = x->g->shape[v->forward->shape], *s = &columns;
+	const struct pl_gstep *st = v->forward->step;
+
+	memset(x->window, 0, x->g->n_res * sizeof(*x->window));
+	for (size_t k = 0; k < n; k++) {
+		const struct product *first = &x->product[v[k].forward->first];
+		const struct product *last = first + v[k].more - 1;
+		pl_ns end = last->start + st->dur[last->node];
+
+		x->window[s->res[first->node]] = (struct window){
+			.used = true,
+			.begin = first->start,
+			.last = end,
+			.end = end,
+			.next = last[1].start,
+		};
+	}
+	find_ends(x, s, st);
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		const struct window *w = s->res[i] == PL_NONE ? NULL : &x->window[s->res[i]];
+
+		if (!w || !w->used || s->role[i] == PL_RO_MARK || st->start[i] < w->begin ||
+		    st->start[i] >= w->end ||
+		    (s->phase[i] != PL_PH_FORWARD && s->phase[i] != PL_PH_OTHER))
+			continue;
+		set_phase(s, i);
 		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-			if (PL_E_TYPE(s->etype[e]) == PL_E_LAUNCH && s->res[i] == res &&
-			    s->phase[i] == PL_PH_EVALUATION &&
-			    s->phase[s->src[e]] == PL_PH_FORWARD) {
-				s->phase[s->src[e]] = PL_PH_EVALUATION;
-				s->flags[s->src[e]] |= PL_NF_PHASE;
-			}
+			if (PL_E_TYPE(s->etype[e]) == PL_E_LAUNCH &&
+			    s->phase[s->src[e]] == PL_PH_FORWARD)
+				set_phase(s, s->src[e]);
+	}
 }
 
 /* Forward passes v[0..n) of one rank, with equally many products in the backward pass. A step that
  * was cut may have fewer products than a forward pass: what two steps have is usual. */
-static void compare(const struct evaluation *x, const struct forward *v, size_t n)
+static void compare(struct evaluation *x, const struct forward *v, size_t n)
 {
 	const struct forward *usual = NULL;
 
@@ -146,7 +178,8 @@ static void compare(const struct evaluation *x, const struct forward *v, size_t 
 	}
 	for (size_t i = 0; i < n && usual && v[0].backward; i++)
 		if (v[i].n > usual->n && ends_with(x, &v[i], usual))
-			mark(x, &v[i], v[i].n - usual->n);
+			PL_DERIVE_ADD(x->err, x->found, x->n_found, x->cap_found,
+				      (struct found){ v[i].shape, v[i].n - usual->n, &v[i] });
 }
 
 int pl_derive_evaluation(struct pl_graph *g, const uint32_t *rank, struct pl_err *err)
@@ -158,6 +191,7 @@ int pl_derive_evaluation(struct pl_graph *g, const uint32_t *rank, struct pl_err
 
 	PL_TRY(pl_alloc(&step, g->n_shapes, sizeof(const struct pl_gstep *), err));
 	PL_TRY(pl_alloc(&steps, g->n_shapes, sizeof(*steps), err));
+	PL_TRY(pl_alloc(&x.window, g->n_res, sizeof(*x.window), err));
 	PL_TRY(pl_alloc(&x.backward, (size_t)g->n_ranks, sizeof(*x.backward), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		uint32_t shape = g->step[k].shape;
@@ -178,11 +212,21 @@ int pl_derive_evaluation(struct pl_graph *g, const uint32_t *rank, struct pl_err
 			k++;
 		compare(&x, x.forward + i, k - i);
 	}
+	PL_TRY(err->code);
+	if (x.n_found)
+		pl_sort(x.found, x.n_found, sizeof(*x.found), by_shape);
+	for (size_t i = 0, k; i < x.n_found; i = k) {
+		for (k = i; k < x.n_found && x.found[k].shape == x.found[i].shape;)
+			k++;
+		mark(&x, x.found + i, k - i);
+	}
 out:
 	pl_free(step);
 	pl_free(steps);
 	pl_free(x.backward);
 	pl_free(x.product);
 	pl_free(x.forward);
+	pl_free(x.found);
+	pl_free(x.window);
 	return rc;
 }

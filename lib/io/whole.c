@@ -1,18 +1,21 @@
 /* Inputs as one piece of memory. */
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/internal.h"
 #include "io/whole.h"
 
-/* Is it a great file that can be mapped? The unread bytes are those from its offset on. */
+/* Is it a great file that can be mapped? The unread bytes are those from its offset on, unless the
+ * descriptor came with a position of its own, as standard input may. */
 static bool map_file(const struct pl_in *in, struct pl_whole *w)
 {
 	struct stat st;
 	void *p;
 
 	if (in->fd < 0 || in->gz || in->fini || fstat(in->fd, &st) || !S_ISREG(st.st_mode) ||
-	    st.st_size <= (off_t)PL_SPILL_BYTES || st.st_size <= in->offset || in->size < 0)
+	    st.st_size <= (off_t)PL_SPILL_BYTES || st.st_size <= in->offset || in->size < 0 ||
+	    lseek(in->fd, 0, SEEK_CUR) != in->offset + (off_t)in->n)
 		return false;
 	p = pl_fail_now() ? MAP_FAILED
 			  : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, in->fd, 0);

@@ -8,9 +8,9 @@
  *
  * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py, and its
  * light mode beside it. Each process that loads it writes lines into a file there: "python"; "torch
- * VERSION"; "began STEP" when recording begins, and "file NAME FIRST N" when it has ended; "cost
- * PLAIN_NS RECORDED_NS"; "none STEPS" if it ended before a step was recorded; "why TEXT". The
- * folder is removed at the end.
+ * VERSION"; "began STEP" when recording begins, and "file NAME FIRST N" when it has ended, or
+ * "dropped"; "cost PLAIN_NS RECORDED_NS"; "none STEPS" if it ended before a step was recorded; "why
+ * TEXT". The folder is removed at the end.
  */
 #include "record/command.h"
 #include "config.h"
@@ -345,6 +345,7 @@ static int read_line(struct said *s, struct pl_recorded *r, const char *line, st
 		r->n = pl_max_i64(end - r->first, 0);
 		s->began--;
 	}
+	s->began -= !strcmp(line, "dropped");
 	if (sscanf(line, "cost %lld %lld", &a, &b) == 2 && a > 0) {
 		r->plain_ns = pl_max_i64(r->plain_ns, a);
 		r->recorded_ns = pl_max_i64(r->recorded_ns, b);

@@ -239,15 +239,22 @@ class Recorder:
         self.phase = "after"
         self.end_mark()     # of a step that has not ended, see write()
         self.unguard_exit()
+        light = self.light
+        self.stop_light()
+        self.profile.stop_trace()
+        if keep:
+            self.write(light)
+        else:
+            say("dropped")
+        self.profile = None
+
+    def stop_light(self):
+        """What was put last into a place is taken away first."""
         light, self.light = self.light, None
         if light:
             if BY == "calls":
                 self.undo.pop()()
             light.stop()
-        self.profile.stop_trace()
-        if keep:
-            self.write(light)
-        self.profile = None
 
     def write(self, light):
         path = os.path.join(FOLDER, self.name)
@@ -320,9 +327,8 @@ class Recorder:
     def close(self):
         self.phase = "done"
         self.unguard_exit()
-        if self.light:
-            self.light.stop()
-        self.profile = self.mark = self.light = None
+        self.stop_light()
+        self.profile = self.mark = None
         while self.undo:
             self.undo.pop()()
 
@@ -427,7 +433,8 @@ class Recorder:
         def outermost(old):
             def __call__(module, *args, **kwargs):
                 if self.phase == "done" or self.compiling() or \
-                        getattr(here, "inside", False):
+                        getattr(here, "inside", False) or \
+                        getattr(module, "_is_replica", False):  # DataParallel's
                     return old(module, *args, **kwargs)
                 self.event("calls", id(module))
                 here.inside = True
@@ -482,8 +489,7 @@ def watch(torch):
     if hasattr(os, "register_at_fork"):
         def child():
             recorder.unguard_exit()
-            if recorder.light:
-                recorder.light.stop()
+            recorder.stop_light()
             if recorder.phase != "done":
                 recorder.begin()
         os.register_at_fork(after_in_child=child)

@@ -162,6 +162,9 @@ says 'profiler of its own' "the script's profiler goes first"
 check "and nothing is recorded" no test -e "$dir"
 job 0 late 12
 says 'profiler of its own' "also while the first step is recorded"
+check "... which is no crash" no grep -q 'ended while recording' "$TMP/err"
+job 0 early 12 --steps-by=calls --light
+check "nothing stays in its place where the script's profiler comes first" grep -qx 'as before' "$TMP/out"
 check "... and the begin of a step is no recording" no test -e "$dir"
 
 # --- early ends

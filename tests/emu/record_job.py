@@ -27,7 +27,9 @@ def loop():
             scaler.step(one, *["inf"] * (i % 2))
         elif how == "said":
             torch.profiler.profile([]).step()
-        elif how in ("loader", "infer"):
+        elif how == "early" and i == 3:
+            torch.profiler.profile([]).start_trace()
+        elif how in ("loader", "infer", "early"):
             continue
         else:
             one.step()
@@ -52,7 +54,7 @@ elif how == "loader":
         pass
 else:
     loop()
-if how == "infer":
+if how in ("infer", "early"):
     print("as before" if torch.Module.__call__ is torch.original_call
           else "changed")
 print("the job is done")
