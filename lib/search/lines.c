@@ -194,7 +194,7 @@ static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 	double saving = (double)pl_max_i64(rw->in_plan_ns, 0);
 	char text[24], error[24], factor[24];
 
-	if (!is_doubted(rw->op) || rw->in_plan_ns == INT64_MIN ||
+	if (s->o->any || !is_doubted(rw->op) || rw->in_plan_ns == INT64_MIN ||
 	    saving > pl_search_error(s, saving))
 		return false;
 	snprintf(factor, sizeof(factor), "by=%g", rw->x);
