@@ -422,7 +422,7 @@ static int one_event(struct reader *r, const struct pl_pb_field *event, pl_ns li
 	PL_CHECK(put_common(r, meta, err));
 	return pl_import_rows_event(&r->rows, PL_K_HOST_OP, r->track, name_of(r, meta),
 				    pl_add_sat(line, of_ps(offset)),
-				    of_ps(offset + dur) - of_ps(offset), err);
+				    of_ps(pl_add_sat(offset, dur)) - of_ps(offset), err);
 }
 
 static struct line read_line(struct reader *r, const struct pl_pb_field *line)
