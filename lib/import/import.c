@@ -110,7 +110,7 @@ const struct pl_importer *pl_import_probe(const uint8_t *p, size_t n)
 	const struct pl_importer *best = NULL;
 	int sure = 0;
 
-	for (size_t i = 0; pl_import_formats[i]; i++) {
+	for (size_t i = 0; n && pl_import_formats[i]; i++) { /* without bytes, p may be NULL */
 		int s = pl_import_formats[i]->probe(p, n);
 
 		if (s > sure) {

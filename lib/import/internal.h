@@ -406,7 +406,7 @@ uint8_t pl_import_name_class(const char *s, size_t n);
 bool pl_import_step_number(const char *s, size_t n, int64_t *step);
 static inline bool pl_import_has(const void *p, size_t n, const char *what)
 {
-	return n && memmem(p, n, what, strlen(what)); /* p of an empty file may be NULL */
+	return memmem(p, n, what, strlen(what)) != NULL;
 }
 /* The kind of a category, PL_K_COUNT_ if the category implies none. */
 uint8_t pl_import_cat_kind(const char *s, size_t n);
