@@ -337,8 +337,9 @@ struct pl_world {
  * out; then these decide about deadlines.
  */
 struct pl_comm_library {
-	const char *name; /* as pl_world_opts.transport */
-	bool device;	  /* takes a device's memory, and queues into its second queue */
+	const char *name;   /* as pl_world_opts.transport */
+	bool device;	    /* takes a device's memory, and queues into its second queue */
+	bool ends_with_all; /* `close` waits for processes outside the world, too */
 	/* Finds the library, and describes it in `own`, on the thread that opens the world, when
 	 * all ranks are connected. *state is one piece of pl_malloc(), freed if opening fails. */
 	int (*load)(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err);

@@ -113,7 +113,8 @@ void pl_comm_library_watch(struct pl_world *w)
 	if (!w->library.opened)
 		limit = pl_max_i64(PL_LIBRARY_LATE * w->timeout, w->o.meet_ns);
 	else if (w->stop) /* processes outside the world may still compute */
-		limit = w->o.of.size ? w->patience : END_LATE * w->timeout;
+		limit = w->o.of.size && w->library.calls->ends_with_all ? w->patience
+									: END_LATE * w->timeout;
 	if (in <= limit)
 		return;
 	pthread_mutex_unlock(&w->lock);

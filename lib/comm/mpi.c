@@ -447,6 +447,7 @@ static void mpi_close(void *state)
 }
 
 const struct pl_comm_library pl_comm_library_mpi = { .name = "mpi",
+						     .ends_with_all = true,
 						     .load = mpi_load,
 						     .open = mpi_open,
 						     .begin = mpi_begin,

@@ -84,8 +84,11 @@ void pl_policy_argument_steps(const struct pl_policy *p, uint32_t worker,
 struct pl_policy_round {
 	double weight; /* of the commits in S, 1 for a commit with the batch of the job */
 };
-struct pl_policy_round_worker {
-	uint64_t committed; /* in this round */
+struct pl_policy_round_worker { /* 8 bytes, which put() keeps */
+	uint32_t committed : 1; /* in this round */
+	/* batchtune: samples of a step before any batch was chosen, 0: not known; and now, 0: the
+	 * same. */
+	uint32_t own : 31, batch;
 };
 #define PL_POLICY_ROUND                                                                            \
 	.waits = true, .joined = pl_policy_round_joined, .left = pl_policy_round_left,             \

@@ -344,9 +344,8 @@ int pl_policy_handle(struct pl_policy *p, const struct pl_policy_event *e,
 		if (k->left)
 			k->left(p, e);
 		if (pl_policy_held(p))
-			snprintf(add(p, PL_POLICY_FEW, e->worker)->text, sizeof(p->a->text),
-				 "worker %u has left: %u of %u workers remain, and %s needs %u",
-				 e->worker, p->present, p->o.workers, k->name, p->o.min_workers);
+			pl_policy_few(p, e->worker, add(p, PL_POLICY_FEW, e->worker)->text,
+				      sizeof(p->a->text));
 	} else if (k->timer) {
 		k->timer(p, e);
 	}
@@ -371,6 +370,12 @@ uint64_t pl_policy_version(const struct pl_policy *p)
 uint32_t pl_policy_min_workers(const struct pl_policy *p)
 {
 	return p->o.min_workers;
+}
+
+void pl_policy_few(const struct pl_policy *p, uint32_t worker, char *text, size_t size)
+{
+	snprintf(text, size, "worker %u has left: %u of %u workers remain, and %s needs %u", worker,
+		 p->present, p->o.workers, p->o.kind->name, p->o.min_workers);
 }
 
 double pl_policy_heterogeneity(const struct pl_policy *p)

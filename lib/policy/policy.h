@@ -152,6 +152,8 @@ struct pl_policy_worker {
 const struct pl_policy_worker *pl_policy_worker(const struct pl_policy *p, uint32_t worker);
 uint64_t pl_policy_version(const struct pl_policy *p);	   /* number of UPDATEs that changed W */
 uint32_t pl_policy_min_workers(const struct pl_policy *p); /* the default filled in */
+/* "worker 1 has left: 2 of 3 workers remain, and bsp needs 3" */
+void pl_policy_few(const struct pl_policy *p, uint32_t worker, char *text, size_t size);
 /* H = mean(v) / min(v) of the workers that are present and have committed, v = 1 / step_ns; NAN:
  * none has. */
 double pl_policy_heterogeneity(const struct pl_policy *p);

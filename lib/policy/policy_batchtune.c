@@ -5,10 +5,13 @@
  *     b_i = B M v_i / (v_1 + ... + v_M)
  *
  * samples a step, so that all steps end together and a round has B M samples as under bsp. Commits
- * count by their samples. v_i is the speed in samples a second, measured in the first round, in
- * which each worker has its own batch: that of the job, and of a group of ranks the sum of theirs.
- * B M is the sum of these. Later steps have other batches and say nothing about v_i itself, but
- * when they get longer or shorter by a fifth with the same batch, v_i has changed by as much.
+ * count by their samples. v_i is the speed in samples a second. It is measured in the first round,
+ * in which each worker has its own batch: that of the job, and of a group of ranks the sum of
+ * theirs. B M is the sum of these. Later steps have other batches and say nothing about v_i itself,
+ * but when they get longer or shorter by a fifth with the same batch, v_i has changed by as much.
+ * The speed of a worker that comes back is measured anew, with any batch; its own batch stays what
+ * it was.
+ *
  * Batches are rounded to the greatest remainders, so that their sum stays B M; each is at least 1.
  */
 #include "policy/internal.h"
@@ -16,11 +19,10 @@
 #define CHANGED 0.2
 
 struct batchtune_worker {
-	uint64_t committed; /* struct pl_policy_round_worker */
-	double speed;	    /* v_i, in batches of the job a second; 0: not known yet */
-	int64_t own;	    /* samples of a step in the first round */
-	int64_t batch;	    /* 0: its own */
-	double usual;	    /* ns of a step with this batch; 0: not known yet */
+	struct pl_policy_round_worker round;
+	double speed; /* v_i, in batches of the job a second; 0: not known yet */
+	double usual; /* ns of a step with `of` samples */
+	int64_t of;   /* 0: not known yet */
 };
 
 struct batchtune {
@@ -36,10 +38,10 @@ static struct batchtune_worker *worker_of(const struct pl_policy *p, uint32_t wo
 static void joined(struct pl_policy *p, const struct pl_policy_event *e)
 {
 	struct batchtune *b = p->state;
+	struct batchtune_worker *w = worker_of(p, e->worker);
 
-	/* a commit in S stays there when the server is started again */
-	*worker_of(p, e->worker) =
-		(struct batchtune_worker){ .committed = worker_of(p, e->worker)->committed };
+	/* the batches of the others go with that of this worker, unless decide() came between */
+	*w = (struct batchtune_worker){ .round = w->round };
 	b->changed = true;
 	pl_policy_round_joined(p, e);
 }
@@ -57,22 +59,24 @@ static void measure(struct pl_policy *p, const struct pl_policy_event *e)
 	struct batchtune *b = p->state;
 	struct batchtune_worker *w = worker_of(p, e->worker);
 	double step = (double)e->step_ns;
+	int64_t batch = (int64_t)(e->samples / e->steps);
 
 	if (e->step_ns <= 0)
 		return;
+	batch = batch ? batch : p->o.batch;
+	if (!w->round.own) /* the very first: not of a tuned batch */
+		w->round.own = (uint32_t)pl_min_i64(batch, INT32_MAX) & INT32_MAX;
 	if (w->speed == 0) {
-		w->own = (int64_t)(e->samples / e->steps);
-		w->own = w->own ? w->own : p->o.batch;
-		w->speed = 1e9 / step * ((double)w->own / (double)p->o.batch);
-		w->usual = step;
+		w->speed = 1e9 / step * ((double)batch / (double)p->o.batch);
 		b->changed = true;
-	} else if (w->usual == 0) {
-		w->usual = step;
-	} else if (fabs(step / w->usual - 1) > CHANGED) {
+	} else if (w->of == batch) {
+		if (fabs(step / w->usual - 1) <= CHANGED)
+			return;
 		w->speed *= w->usual / step;
-		w->usual = step;
 		b->changed = true;
 	}
+	w->usual = step;
+	w->of = batch;
 }
 
 static void committed(struct pl_policy *p, const struct pl_policy_event *e)
@@ -90,14 +94,14 @@ static void round_up(struct pl_policy *p, int64_t rest, double share)
 
 		for (uint32_t i = 0; i < p->o.workers; i++) {
 			const struct batchtune_worker *w = worker_of(p, i);
-			double left_over = w->speed * share - (double)w->batch;
+			double left_over = w->speed * share - (double)w->round.batch;
 
 			if (p->w[i].present && left_over > most) {
 				most = left_over;
 				best = i;
 			}
 		}
-		worker_of(p, best)->batch++;
+		worker_of(p, best)->round.batch++;
 	}
 }
 
@@ -113,25 +117,27 @@ static void decide(struct pl_policy *p)
 			if (worker_of(p, i)->speed == 0)
 				return;
 			sum += worker_of(p, i)->speed;
-			rest += worker_of(p, i)->own;
+			rest += worker_of(p, i)->round.own;
 		}
 	if (!b->changed)
 		return;
 	b->changed = false;
 	share = (double)rest / sum;
-	for (uint32_t i = 0; i < p->o.workers; i++)
-		if (p->w[i].present) {
-			struct batchtune_worker *w = worker_of(p, i);
+	for (uint32_t i = 0; i < p->o.workers; i++) {
+		struct batchtune_worker *w = worker_of(p, i);
 
-			w->batch = pl_max_i64(1, (int64_t)(w->speed * share));
-			w->usual = 0;
-			rest -= w->batch;
-		}
+		w->round.batch = 0;
+		w->of = 0;
+		if (!p->w[i].present)
+			continue;
+		w->round.batch = (uint32_t)pl_max_i64(1, (int64_t)(w->speed * share));
+		rest -= w->round.batch;
+	}
 	round_up(p, rest, share);
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present) {
-			least = pl_min_i64(least, worker_of(p, i)->batch);
-			most = pl_max_i64(most, worker_of(p, i)->batch);
+			least = pl_min_i64(least, worker_of(p, i)->round.batch);
+			most = pl_max_i64(most, worker_of(p, i)->round.batch);
 		}
 	pl_policy_note(p, PL_NONE, "batchtune: batches of %lld to %lld samples, by speed",
 		       (long long)least, (long long)most);
@@ -139,7 +145,7 @@ static void decide(struct pl_policy *p)
 
 static void order(const struct pl_policy *p, uint32_t worker, struct pl_policy_order *o)
 {
-	o->batch = worker_of(p, worker)->batch;
+	o->batch = worker_of(p, worker)->round.batch;
 }
 
 const struct pl_policy_kind pl_policy_batchtune = {

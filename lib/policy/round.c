@@ -76,7 +76,7 @@ void pl_policy_round_left(struct pl_policy *p, const struct pl_policy_event *e)
 	struct pl_policy_update u = { .v_v = 1 };
 	uint32_t first = 0;
 
-	p->in_round -= (uint32_t)round_worker(p, e->worker)->committed;
+	p->in_round -= round_worker(p, e->worker)->committed;
 	if (!complete(p))
 		return;
 	while (!p->w[first].present)

@@ -109,18 +109,20 @@ static int take_free(struct pl_ps_copies *c, struct pl_ps_copy **out, struct pl_
 	return 0;
 }
 
-/* Of the weights that a body has: 0: of none. */
-static uint64_t version_in(const struct pl_ps_copy *x)
+/* Bodies are taken in this order: first those without weights that were written, then the oldest
+ * weights. One that was never written takes no memory yet, so it is the last. */
+static uint64_t turn_of(const struct pl_ps_copy *x)
 {
 	uint64_t v;
 
 	memcpy(&v, x->body, sizeof(v));
-	return v == NONE ? 0 : v;
+	return v == NONE ? 0 : v ? v : NONE;
 }
 
 /* The body of the store that an update writes: the one that an update before it has written since
- * the last commit, or the oldest free one, which becomes the aim. NULL: there is none. A worker may
- * still read what a server before this one has sent, which this one cannot know: it is not old. */
+ * the last commit, or a free one, which becomes the aim. NULL: there is none. What a server before
+ * this one has sent counts as free, although a worker may still read it: it finds another version
+ * then, and gets other weights. */
 static struct pl_ps_copy *take_body(struct pl_ps_copies *c, struct pl_ps_store *store)
 {
 	bool moved = pl_ps_store_moved(store);
@@ -129,7 +131,7 @@ static struct pl_ps_copy *take_body(struct pl_ps_copies *c, struct pl_ps_store *
 
 	for (struct pl_ps_copy *x = c->first; x; x = x->next)
 		if (x->place >= 0 && (moved ? x->place == now : !x->used && x->place != now) &&
-		    (!best || version_in(x) < version_in(best)))
+		    (!best || turn_of(x) < turn_of(best)))
 			best = x;
 	if (best && !moved)
 		pl_ps_store_aim(store, best->place);

@@ -284,6 +284,7 @@ struct pl_ps_client { /* a worker */
 	bool ended;   /* it said BYE */
 	uint32_t connection;
 	pl_ns arrived;
+	pl_ns left; /* when it was lost; of one that never came, when training began */
 	struct pl_ps_sent sent;
 	bool commits; /* the slices of other servers are not there yet */
 	struct pl_endpoint_event commit;
@@ -307,15 +308,14 @@ struct pl_ps_server {
 	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
-	bool again;	     /* it goes on where a server before it was */
-	const char *why;     /* it ends; NULL: all is well */
-	uint64_t save_at;    /* steps of all workers: the next checkpoint; 0: none */
-	bool saves;	     /* the vector is gathered for a checkpoint ... */
-	int64_t save_step;   /* ... after this step */
-	pl_ns wake;	     /* the policy's; INT64_MAX: none */
-	pl_ns few_since;     /* too few workers remain; INT64_MAX: enough are there */
-	char few[160];	     /* what the policy says of it ... */
-	uint32_t few_worker; /* ... of the last one that has left */
+	bool again;	   /* it goes on where a server before it was */
+	const char *why;   /* it ends; NULL: all is well */
+	uint64_t save_at;  /* steps of all workers: the next checkpoint; 0: none */
+	bool saves;	   /* the vector is gathered for a checkpoint ... */
+	int64_t save_step; /* ... after this step */
+	pl_ns wake;	   /* the policy's; INT64_MAX: none */
+	pl_ns few_since;   /* too few workers remain, the last one left then; INT64_MAX: enough are
+			      there */
 	bool few_said;
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */
@@ -329,6 +329,8 @@ int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
 uint32_t pl_ps_server_there(const struct pl_ps_server *s);   /* workers */
 uint32_t pl_ps_server_present(const struct pl_ps_server *s); /* those that the policy counts */
+/* Too few workers remain: says that training waits, or fails when it waits in vain. */
+int pl_ps_server_few(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 /* Workers that are told that it is over. */
 int pl_ps_server_end(struct pl_ps_server *s, uint32_t worker, struct pl_err *err) PL_MUST;
 /* The commit of a worker, if all slices of it are there now. */

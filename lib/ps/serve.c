@@ -118,36 +118,42 @@ static int64_t ended_rank(const struct pl_ps *p, uint32_t worker)
 	return -1;
 }
 
-/* Too few workers remain: lost ones may come back, unless they have ended. A group waits
+/* A lost worker may come back, unless it has ended, or was away for too long. A group waits
  * PL_PS_PATIENCE timeouts for its ranks, and then connects. */
-static int check_few(struct pl_ps_server *s, pl_ns now, struct pl_err *err)
+int pl_ps_server_few(struct pl_ps_server *s, pl_ns now, struct pl_err *err)
 {
 	pl_ns patience = (PL_PS_PATIENCE + 2) * s->p->timeout_ns;
-	uint32_t present = pl_ps_server_present(s), may_come = 0;
-	char ranks[PL_PS_RANKS];
-	int64_t gone = -1;
+	uint32_t may_come = 0, gone = PL_NONE, lost = PL_NONE; /* the last ones */
+	char ranks[PL_PS_RANKS], text[160];
+	const struct pl_ps_client *c = s->client;
 
 	if (s->few_since == INT64_MAX)
 		return 0;
 	for (uint32_t i = 0; i < s->p->workers; i++) {
-		int64_t rank = ended_rank(s->p, i);
+		bool waits = now - c[i].left <= patience && ended_rank(s->p, i) < 0;
+		uint32_t *last = waits ? &lost : &gone;
 
 		if (pl_policy_worker(s->policy, i)->present)
 			continue;
-		may_come += rank < 0;
-		gone = rank < 0 ? gone : rank;
+		may_come += waits;
+		if (*last == PL_NONE || c[i].left >= c[*last].left)
+			*last = i;
 	}
-	if (present + may_come < pl_policy_min_workers(s->policy))
-		return pl_fail(err, PL_EIO, "%s; rank %lld has ended, and does not come back",
-			       s->few, (long long)gone);
-	if (now - s->few_since > patience)
-		return pl_fail(err, PL_EIO, "%s; %s %u%s did not come back within %.3g s", s->few,
-			       s->p->workers == s->p->ranks ? "rank" : "worker", s->few_worker,
-			       pl_ps_name_ranks(s->p, s->few_worker, ranks),
-			       (double)patience / 1e9);
-	if (!s->few_said && now - s->few_since > 2 * TURN_NS) { /* a process that ends is known */
+	if (pl_ps_server_present(s) + may_come < pl_policy_min_workers(s->policy)) {
+		pl_policy_few(s->policy, gone, text, sizeof(text));
+		if (ended_rank(s->p, gone) >= 0)
+			return pl_fail(err, PL_EIO,
+				       "%s; rank %lld has ended, and does not come back", text,
+				       (long long)ended_rank(s->p, gone));
+		return pl_fail(err, PL_EIO, "%s; %s %u%s did not come back within %.3g s", text,
+			       s->p->workers == s->p->ranks ? "rank" : "worker", gone,
+			       pl_ps_name_ranks(s->p, gone, ranks), (double)patience / 1e9);
+	}
+	/* a process that ends is known by then */
+	if (!s->few_said && now - s->few_since > 2 * TURN_NS) {
 		s->few_said = true;
-		pl_say(s->log, PL_LOG_WARN, "%s; training waits for it to come back", s->few);
+		pl_policy_few(s->policy, lost, text, sizeof(text));
+		pl_say(s->log, PL_LOG_WARN, "%s; training waits for it to come back", text);
 	}
 	return 0;
 }
@@ -170,7 +176,7 @@ static int serve(struct pl_ps_server *s, struct pl_err *err)
 		s->t->progress(s->t->arg);
 		if (!s->begun)
 			PL_CHECK(wait_for_workers(s, now - first, err));
-		PL_CHECK(check_few(s, now, err));
+		PL_CHECK(pl_ps_server_few(s, now, err));
 		PL_CHECK(pl_ps_group_check(s->p, err));
 	}
 	return 0;

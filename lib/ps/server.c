@@ -148,12 +148,15 @@ uint32_t pl_ps_server_present(const struct pl_ps_server *s)
 	return n;
 }
 
-static void wait_for_more(struct pl_ps_server *s, const struct pl_policy_action *a, pl_ns now)
+/* A worker has joined. */
+static void is_enough(struct pl_ps_server *s)
 {
-	s->few_said &= s->few_since != INT64_MAX;
-	s->few_since = pl_min_i64(s->few_since, now);
-	s->few_worker = a->worker;
-	snprintf(s->few, sizeof(s->few), "%s", a->text);
+	if (s->few_since == INT64_MAX || pl_ps_server_present(s) < pl_policy_min_workers(s->policy))
+		return;
+	if (s->few_said)
+		pl_say(s->log, PL_LOG_WARN, "enough workers are there again: training goes on");
+	s->few_said = false;
+	s->few_since = INT64_MAX;
 }
 
 /* commit: of which the event tells; NULL. */
@@ -174,12 +177,9 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 			PL_CHECK(pl_ps_copies_update(&s->copies, s->store, &a[i].update, u, replies,
 						     err));
 		else if (a[i].kind == PL_POLICY_FEW)
-			wait_for_more(s, &a[i], e->now);
-	if (e->kind == PL_POLICY_JOINED && s->few_since != INT64_MAX &&
-	    pl_ps_server_present(s) >= pl_policy_min_workers(s->policy)) {
-		pl_say(s->log, PL_LOG_WARN, "enough workers are there again: training goes on");
-		s->few_since = INT64_MAX;
-	}
+			s->few_since = e->now;
+	if (e->kind == PL_POLICY_JOINED)
+		is_enough(s);
 	if (commit) {
 		of.id = pl_ps_store_applied(s->store, e->worker)->id = commit->value[0];
 		of.session = commit->value[1];
@@ -210,9 +210,11 @@ int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err)
 	s->begun = pl_ps_store_progress(s->store)->begun = true;
 	s->run_begin = pl_now_ns();
 	s->t->begin = s->run_begin - s->elapsed_before;
-	for (uint32_t i = 0; i < s->p->workers; i++)
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		s->client[i].left = s->run_begin;
 		if (s->client[i].ready)
 			PL_CHECK(join(s, i, err));
+	}
 	return 0;
 }
 
@@ -260,6 +262,7 @@ static int leave(struct pl_ps_server *s, uint32_t worker, const char *why, struc
 	c->connected = c->ready = c->joined = c->welcome = false;
 	if (!joined || s->ending || c->ended)
 		return 0;
+	c->left = e.now;
 	if (why)
 		pl_say(s->log, PL_LOG_WARN, "worker %u%s is lost: %s", worker,
 		       pl_ps_name_ranks(s->p, worker, ranks), why);

@@ -16,6 +16,9 @@
 #define MOST	   4096
 #define TURNS	   8
 #define TIMEOUT_NS 400000000
+#define PART_PATIENCE_NS                                                                           \
+	6000000000 /* of a world that is a part: more than a library has to end                    \
+		    */
 
 enum fault {
 	NONE,
@@ -187,8 +190,13 @@ static void lib_close(void *state)
 	pl_free(l);
 }
 
-static const struct pl_comm_library library = { "library", false,    lib_load,	lib_open,
-						lib_begin, lib_test, lib_abort, lib_close };
+static struct pl_comm_library library = { .name = "library",
+					  .load = lib_load,
+					  .open = lib_open,
+					  .begin = lib_begin,
+					  .test = lib_test,
+					  .abort = lib_abort,
+					  .close = lib_close };
 
 /* ---- ranks ---- */
 
@@ -262,7 +270,7 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	if (trial.fault == HANG_AND_TALK)
 		o->event = slow_event;
 	o->timeout_ns = TIMEOUT_NS;
-	o->patience_ns = 3 * (pl_ns)TIMEOUT_NS;
+	o->patience_ns = o->of.size ? PART_PATIENCE_NS : 3 * (pl_ns)TIMEOUT_NS;
 	o->meet_ns = 5000000000;
 	r->began = now_s();
 	r->rc = pl_comm_world_open(o, &w, &e);
@@ -375,18 +383,25 @@ static void missing(enum fault fault, const char *text)
 }
 
 /* Its end hangs: this rank says so and goes, for the others all is over. */
-static void hangs_at_end(void)
+static void hangs_at_end(int of, bool ends_with_all)
 {
-	struct pl_world_opts o = { .meet = meeting(false) };
+	struct pl_world_opts o = { .meet = meeting(false), .of.size = of };
 	int turns = 3;
 	struct ranks ranks;
+	double took;
 
+	library.ends_with_all = ends_with_all;
 	start(HANG_CLOSE, 1, 0);
 	ranks = start_ranks(RANKS, &o, rank_main, &turns);
 	ok(end_ranks(&ranks, 20), "an end that hangs does not hang us");
 	ok(area->report[1].rc == PL_EIO && strstr(area->report[1].msg, "from its end"),
 	   "... but is told (%s)", area->report[1].msg);
 	ok(area->report[0].closes == 1 && area->report[2].closes == 1, "... the others are closed");
+	took = area->report[1].ended - area->report[1].began;
+	if (of && ends_with_all)
+		ok(took > 5.9, "... after the time of those outside the world (%.1f s)", took);
+	else
+		ok(took < 5.5 + ranks.held, "... soon (%.1f s)", took);
 }
 
 static int shaped(struct pl_world_opts *o, void *arg)
@@ -441,7 +456,10 @@ int main(void)
 	fails("a rank that does not come", PL_EIO, "rank 1 (its part), which lives but has not", 8);
 	start(LEAVE, 1, 0);
 	fails("a rank that leaves", PL_EIO, "rank 1 left before it", 3);
-	hangs_at_end();
+	hangs_at_end(0, false);
+	hangs_at_end(RANKS + 1, false);
+	hangs_at_end(RANKS + 1, true);
+	library.ends_with_all = false;
 	ok(run_ranks(2, &o, shaped, NULL, 5), "slow links are refused");
 	return done_testing();
 }

@@ -286,6 +286,67 @@ static void batchtune(void)
 	pl_policy_free(p);
 }
 
+/* A step of so many samples at 1.6 or 0.8 samples a millisecond: worker 0 is twice as fast. */
+static const char *commits_batch(struct pl_policy *p, uint32_t worker, pl_ns now, uint64_t batch)
+{
+	struct pl_policy_event e =
+		commit_of(p, worker, now, 1, (pl_ns)batch * MS * (worker + 1) * 10 / 16);
+
+	e.samples = batch;
+	return tell(p, e);
+}
+
+#define TUNED "reply0 steps=1 batch=21, reply1 steps=1 batch=11"
+
+/* A worker that is lost sends its commit again, or goes on with its steps: of the tuned batch. */
+static void batchtune_back(void)
+{
+	struct pl_policy_opts o = policy_opts("batchtune", 2);
+	struct pl_policy *p = policy_new("batchtune", 2), *again;
+	struct pl_err err = { 0 };
+	uint8_t kept[4096];
+	const char *said;
+	size_t n;
+
+	joins(p, 0, 0);
+	joins(p, 1, 0);
+	commits(p, 0, 10 * MS, 1, 10 * MS);
+	is_str(strstr(commits(p, 1, 20 * MS, 1, 20 * MS), "reply"), TUNED, "32 samples by 2 : 1");
+	for (int k = 1; k <= 3; k++) {
+		leaves(p, 1, k * S);
+		said = joins(p, 1, k * S);
+		is_str(said, "reply1 steps=1 batch=11", "it is lost, and goes on as all wait");
+		commits_batch(p, 0, k * S, 21);
+		is_str(strstr(commits_batch(p, 1, k * S, 11), "reply"), TUNED,
+		       "... and after a commit of the tuned batch");
+	}
+	is_i64(pl_policy_put(p, kept, sizeof(kept), &n, &err), 0, "a server is killed");
+	again = policy_new("batchtune", 2);
+	is_i64(pl_policy_get(again, kept, n, &err), 0, "... another one goes on");
+	is_str(joins(again, 0, 0), "", "... and waits for the other worker");
+	is_str(joins(again, 1, 0), "reply1 steps=1 batch=11, reply0 steps=1 batch=21",
+	       "... with their batches");
+	commits_batch(again, 0, 20 * MS, 16);
+	is_str(strstr(commits_batch(again, 1, 20 * MS, 11), "reply"), TUNED,
+	       "... and steps of another batch change nothing");
+	pl_policy_free(again);
+	pl_policy_free(p);
+	o.min_workers = 1;
+	p = policy_new_of(&o);
+	joins(p, 0, 0);
+	joins(p, 1, 0);
+	commits(p, 0, 10 * MS, 1, 10 * MS);
+	commits(p, 1, 20 * MS, 1, 20 * MS);
+	leaves(p, 1, S);
+	is_str(strstr(commits_batch(p, 0, S, 21), "reply"), "reply0 steps=1 batch=16",
+	       "one worker goes on alone with its own batch");
+	is_str(joins(p, 1, S), "reply1 steps=1", "... and so begins the one that comes back");
+	commits_batch(p, 0, S, 16);
+	is_str(strstr(commits_batch(p, 1, S, 11), "reply"), TUNED,
+	       "... whose batch is the tuned one of before");
+	pl_policy_free(p);
+}
+
 static void adsp(void)
 {
 	struct pl_policy *p = policy_new("adsp", 2);
@@ -366,6 +427,7 @@ int main(void)
 	adacomm();
 	diloco_dylu();
 	batchtune();
+	batchtune_back();
 	adsp();
 	adsp_behind();
 	return done_testing();

@@ -359,6 +359,7 @@ static int no_row(void *arg, const struct pl_train_row *row, struct pl_err *err)
 
 static void start(uint32_t i)
 {
+	static uint32_t each[MOST + 1] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 }; /* a worker is a rank */
 	struct process *x = &process[i];
 	struct pl_err err = { 0 };
 	int rc;
@@ -367,6 +368,7 @@ static void start(uint32_t i)
 	x->ps = (struct pl_ps){ .w = worker,
 				.ranks = n_workers,
 				.workers = n_workers,
+				.places = { each, each, each },
 				.g.size = 1,
 				.servers = n_servers,
 				.process = i,
@@ -514,11 +516,8 @@ static void hurt(uint32_t i)
 
 /* ---- walks ----------------------------------------------------------------------------------- */
 
-static void walk(uint64_t seed, int steps)
+static void begin_all(uint64_t seed)
 {
-	uint64_t goal[MOST];
-	bool all = false;
-
 	rng = seed;
 	failure = NULL;
 	n_memory = 0;
@@ -527,6 +526,14 @@ static void walk(uint64_t seed, int steps)
 		process[i].memory = i < n_servers ? memfd_create("test", 0) : -1;
 		start(i);
 	}
+}
+
+static void walk(uint64_t seed, int steps)
+{
+	uint64_t goal[MOST];
+	bool all = false;
+
+	begin_all(seed);
 	for (int k = 0; k < steps && !failure; k++) {
 		uint32_t i = any(n_all);
 
@@ -617,6 +624,111 @@ static void test_policy(struct pl_job *job, const char *policy, uint32_t servers
 		printf("# walk %d: %s\n", k, failure);
 }
 
+/* ---- too few workers ------------------------------------------------------------------------- */
+
+static char said[1100]; /* last, by server 0 */
+
+static void hear(void *arg, enum pl_level level, const char *words)
+{
+	(void)arg;
+	(void)level;
+	snprintf(said, sizeof(said), "%s", words);
+}
+
+/* Server 0, and worker i if it is alive, until so many are there. */
+static void until_present(uint32_t i, uint32_t n)
+{
+	for (int k = 0; pl_ps_server_present(&process[0].server) != n; k++) {
+		if (k == 10000)
+			return fails("a worker does not come or go", i);
+		step(0);
+		if (endpoint[n_servers + i].alive)
+			step(n_servers + i);
+	}
+}
+
+static void lose(uint32_t i)
+{
+	end(n_servers + i);
+	until_present(i, pl_ps_server_present(&process[0].server) - 1);
+}
+
+static void come(uint32_t i)
+{
+	start(n_servers + i);
+	until_present(i, pl_ps_server_present(&process[0].server) + 1);
+}
+
+/* So many timeouts later: "fails: ...", or what was said. */
+static const char *later(int timeouts)
+{
+	struct pl_ps_server *s = &process[0].server;
+	struct pl_err err = { 0 };
+
+	said[0] = '\0';
+	for (uint32_t i = 0; i < n_workers; i++)
+		s->client[i].left -= timeouts * TIMEOUT;
+	s->few_since -= s->few_since == INT64_MAX ? 0 : timeouts * TIMEOUT;
+	if (pl_ps_server_few(s, pl_now_ns(), &err) < 0)
+		snprintf(said, sizeof(said), "fails: %s", err.msg);
+	return said;
+}
+
+#define NEEDS_3 "workers remain, and bsp needs 3; "
+
+/* So many bodies take memory. */
+static uint64_t bodies_written(const struct process *x)
+{
+	uint64_t version, n = 0;
+
+	for (uint32_t i = 0; i < pl_ps_bodies(&x->ps); i++) {
+		memcpy(&version, pl_ps_store_body(x->server.store, i), sizeof(version));
+		n += version > 0;
+	}
+	return n;
+}
+
+static void test_bsp(struct pl_job *job)
+{
+	static const struct pl_log log = { .say = hear };
+	struct pl_err err = { 0 };
+
+	n_servers = 1;
+	n_workers = 3;
+	n_all = 4;
+	if (pl_job_set(job, "policy bsp", &err) < 0)
+		fails(err.msg, 0);
+	begin_all(1);
+	process[0].server.log = &log;
+	for (int k = 0; k < 2000; k++)
+		step(any(n_all));
+	ok(pl_ps_store_progress(process[0].server.store)->version > 20, "three workers");
+	is_i64((int64_t)bodies_written(&process[0]), 2, "memory for weights: written by turns");
+	lose(1);
+	come(1);
+	ok(strstr(said, "is lost"), "one is lost, and comes back at once: %s", said);
+	lose(0);
+	is_str(later(7), "worker 0 has left: 2 of 3 " NEEDS_3 "training waits for it to come back",
+	       "one is lost for some time");
+	lose(2);
+	come(0);
+	ok(strstr(said, "is lost"), "... and comes back while another one is missing: %s", said);
+	is_str(later(7), "", "... which has its own time");
+	come(2);
+	is_str(said, "enough workers are there again: training goes on", "... and comes back");
+	lose(0);
+	later(3);
+	lose(2);
+	later(5);
+	come(2);
+	is_str(later(5),
+	       "fails: worker 0 has left: 2 of 3 " NEEDS_3
+	       "rank 0 did not come back within 4.32e+04 s",
+	       "the one is named that was away");
+	is_str(failure ? failure : "", "", "all went as told");
+	clean_up();
+}
+
 /* A process that is stopped while it reads weights of another one, and the other one goes on. */
 static void test_reply(void)
 {
@@ -671,6 +783,7 @@ int main(void)
 	for (size_t i = 0; i < PL_LEN(policies); i++)
 		for (uint32_t servers = 1; servers <= 3; servers++)
 			test_policy(&job, policies[i], servers, 2 + servers % 2, CASES(40));
+	test_bsp(&job);
 	pl_train_worker_fini(&worker, false);
 	pl_dataset_fini(&data);
 	pl_model_fini(&model);
