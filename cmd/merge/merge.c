@@ -120,11 +120,7 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 	if (n < 0) {
 		rc = (int)n;
 	} else if (!n && g->several > 1 && ++g->empty < g->several) {
-		pl_say(&g->c->c.log, PL_LOG_WARN,
-		       "%s: the file is empty, as where a process was killed before it wrote; it "
-		       "is "
-		       "left out",
-		       pl_in_name(in));
+		pl_in_say_empty(&g->c->c.log, pl_in_name(in));
 		rc = 0;
 	} else if (!pl_container_probe(p, (size_t)n)) {
 		rc = pl_fail(err, PL_EDATA, "%s: not a paceline trace%s", pl_in_name(in),

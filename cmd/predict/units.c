@@ -20,7 +20,7 @@
 #define CENTRE	  0.5  /* the middle of a part in another unit is this near to the others */
 #define VALLEY	  0.25 /* on each side of halfway there is next to nothing */
 #define FEWEST	  3    /* latencies of another unit */
-#define PART	  0.05 /* ... and this share of what is looked at */
+#define PART	  0.05 /* their least share of the latencies of the group */
 
 static const double times[] = { -3, 3, -6, 6 };
 
@@ -124,33 +124,9 @@ static int some_off(const struct units *u, const struct ratio *v, size_t n, size
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-static int cmp(size_t x, size_t y)
-{
-	return x < y ? -1 : x > y;
-}
-
-static int by_ratio(const void *a, const void *b)
-{
-	const struct ratio *x = a, *y = b;
-
-	return x->ten < y->ten ? -1 : x->ten > y->ten ? 1 : cmp(x->at, y->at);
-}
-
-static int by_device(const void *a, const void *b)
-{
-	const struct ratio *x = a, *y = b;
-
-	return x->device != y->device ? cmp(x->device, y->device) : by_ratio(a, b);
-}
-
-static int by_op(const void *a, const void *b)
-{
-	const struct ratio *x = a, *y = b;
-
-	if (x->device != y->device)
-		return cmp(x->device, y->device);
-	return x->op != y->op ? cmp(x->op, y->op) : by_ratio(a, b);
-}
+PL_COMPARATOR(by_ratio, struct ratio, ten, at);
+PL_COMPARATOR(by_device, struct ratio, device, ten, at);
+PL_COMPARATOR(by_op, struct ratio, device, op, ten, at);
 
 /* One of them: in the middle between two units there is none. */
 static double middle(const struct ratio *v, size_t n)

@@ -428,8 +428,8 @@ out:
 	return rc;
 }
 
-/* What the program does between the steps' passes, and what the interpreter takes inside
- * operations. The selectors take both, so the factor leaves the other one as it is. */
+/* Two kinds of pauses: what the program does behind the update, and the time of the interpreter
+ * between the operations of a step. The selectors take both; the factor keeps the other one. */
 static int try_other(struct report *r, const struct pl_verdict_row *v, struct pl_err *err)
 {
 	struct advice_row row = { .at_most = false };

@@ -35,6 +35,7 @@ struct drift {
 	/* by reported step, of all ranks: time of operations that all steps have; of the others */
 	double *same, *other;
 	double all, sized; /* of operations; of those whose sizes are recorded */
+	bool by_sizes;	   /* only these are compared */
 };
 
 /* The longest of the first half of n steps, and the shortest of the last half. */
@@ -102,7 +103,6 @@ static int add_same(struct drift *d, size_t *steps, struct pl_err *err)
 {
 	const struct report *r = d->r;
 	uint64_t all = 0;
-	bool sized;
 
 	*steps = 0;
 	for (size_t k = 0; k < r->g.n_steps; k++)
@@ -114,7 +114,7 @@ static int add_same(struct drift *d, size_t *steps, struct pl_err *err)
 			PL_CHECK(note_step(d, k, (uint32_t)(*steps)++, err));
 	PL_CHECK(pl_alloc(&d->same, *steps, sizeof(*d->same), err));
 	PL_CHECK(pl_alloc(&d->other, *steps, sizeof(*d->other), err));
-	sized = d->sized >= SIZES * d->all;
+	d->by_sizes = d->sized >= SIZES * d->all;
 	pl_sort(d->v, d->n, sizeof(*d->v), by_class);
 	for (size_t i = 0, k; i < d->n; i = k) {
 		double *sum;
@@ -122,7 +122,7 @@ static int add_same(struct drift *d, size_t *steps, struct pl_err *err)
 		for (k = i; k < d->n && d->v[k].class == d->v[i].class;)
 			k++;
 		sum = in_all(d->v + i, k - i, *steps) ? d->same : d->other;
-		if (sized != d->v[i].sized || (sum == d->other && !sized))
+		if (d->by_sizes != d->v[i].sized || (sum == d->other && !d->by_sizes))
 			continue;
 		for (size_t j = i; j < k; j++)
 			sum[d->v[j].step] += (double)d->v[j].ns;
@@ -134,7 +134,7 @@ int find_drift(const struct report *r, double least, double *factor, bool *unlik
 	       struct pl_err *err)
 {
 	struct drift d = { .r = r };
-	double *length = NULL, same = 0, all, grows = 0;
+	double *length = NULL, same = 0, grows = 0;
 	size_t steps;
 	int rc;
 
@@ -148,8 +148,7 @@ int find_drift(const struct report *r, double least, double *factor, bool *unlik
 	PL_TRY(add_same(&d, &steps, err));
 	for (size_t i = 0; i < steps; i++)
 		same += d.same[i];
-	all = d.sized >= SIZES * d.all ? d.sized : d.all;
-	if (steps && same >= SAME * all)
+	if (steps && same >= SAME * (d.by_sizes ? d.sized : d.all))
 		grows = growth(d.same, steps);
 	*unlike = grows < least && steps == r->n_steps && explains(&d, length, steps);
 	if (grows >= least || *unlike)

@@ -182,11 +182,7 @@ static int use_in_turn(const struct config *c, const struct pl_plan *p, const st
 			PL_TRY(pl_plan_add(&others.plan, &p->rw[i], err));
 	PL_TRY(use_plan(&first, x, r, err));
 	if (r->basis.links_unknown)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "tensor-parallel: the graph has no communication that shows what links "
-		       "take, so links of a common network between hosts are assumed; "
-		       "--topology=1x8:dgx-a100 or "
-		       "such says what they are");
+		pl_say(&c->c.log, PL_LOG_WARN, PL_REWRITE_LINKS_UNKNOWN);
 	if (others.plan.n_rw)
 		rc = pl_rewrite_is_timing(&others.plan) ? use_durations(c, &others, NULL, r, err)
 							: use_lines(c, &others.plan, x, r, err);

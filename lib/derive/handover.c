@@ -209,7 +209,8 @@ static bool longest_burst(const struct handover *h, uint32_t thread, pl_ns a0, p
 	return best->first != PL_NONE;
 }
 
-/* The times of a node changed: those of what comes after it in its thread are found by it. */
+/* The times of a node changed. The tree has times of the next operation of its thread that depend
+ * on them, so both are updated. */
 static void changed(struct handover *h, const struct resource *resource, uint32_t node)
 {
 	uint32_t i = node + 1;

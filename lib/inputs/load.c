@@ -72,11 +72,7 @@ static void report(struct load *l, const struct job *j)
 	const char *name = pl_inputs_name(j->input);
 
 	if (j->left_out) {
-		pl_say(log, PL_LOG_WARN,
-		       "%s: the file is empty, as where a process was killed before it wrote; it "
-		       "is "
-		       "left out",
-		       name);
+		pl_in_say_empty(log, name);
 		l->empty++;
 		return;
 	}

@@ -243,6 +243,14 @@ const char *pl_in_name(const struct pl_in *in)
 	return in->name;
 }
 
+void pl_in_say_empty(const struct pl_log *log, const char *name)
+{
+	pl_say(log, PL_LOG_WARN,
+	       "%s: the file is empty, as where a process was killed before it wrote; it is left "
+	       "out",
+	       name);
+}
+
 int64_t pl_in_offset(const struct pl_in *in)
 {
 	return in->offset;

@@ -37,7 +37,9 @@ void pl_in_skip(struct pl_in *in, size_t n); /* n <= what peek returned */
 /* Append the rest of the input; PL_ELIMIT if the buffer would have more than `most` bytes. */
 int pl_in_read_all(struct pl_in *in, size_t most, struct pl_buf *b, struct pl_err *err) PL_MUST;
 const char *pl_in_name(const struct pl_in *in); /* path, "-" shown as "stdin" */
-int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
+/* Warns that an empty input among several is left out. */
+void pl_in_say_empty(const struct pl_log *log, const char *name);
+int64_t pl_in_offset(const struct pl_in *in); /* of the next unread byte */
 
 /* NULL or "-" is standard output. `binary` output is refused (PL_EUSAGE) when it is a terminal. */
 struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);

@@ -14,6 +14,7 @@
  */
 #include "record/command.h"
 #include "config.h"
+#include "core/words.h"
 #include "record/needs.h"
 
 #include <ctype.h>
@@ -193,20 +194,12 @@ static int set_library(const char *name, const char *library, const struct pl_lo
 	return 0;
 }
 
-/* The word with this index in "a|b|c". */
-static void word_of(const char *words, int index, char *out, size_t size)
-{
-	for (; index > 0; index--)
-		words = strchr(words, '|') + 1;
-	snprintf(out, size, "%.*s", (int)strcspn(words, "|"), words);
-}
-
 static int set_environment(const struct pl_record *o, const char *program, const char *folder,
 			   const char *hook, const struct pl_log *log, struct pl_err *err)
 {
-	char library[64], by[16];
+	const char *by = pl_words_name(PL_RECORD_BY("\0"), (unsigned)o->by);
+	char library[64];
 
-	word_of(PL_RECORD_BY, o->by, by, sizeof(by));
 	PL_CHECK(set_variable(PL_RECORD_DIR, folder, err));
 	PL_CHECK(set_number("PACELINE_RECORD_STEPS", o->steps < 0 ? PL_RECORD_STEPS : o->steps,
 			    err));

@@ -19,7 +19,7 @@ struct pl_record {
 	int by;		     /* what tells the steps: index of PL_RECORD_BY */
 	bool light, mpi;     /* mpi: load the library that records calls of MPI */
 };
-#define PL_RECORD_BY "auto|optimizer|loader|profiler|calls"
+#define PL_RECORD_BY(S) "auto" S "optimizer" S "loader" S "profiler" S "calls"
 /* The options of a program whose configuration has a `struct pl_record member`. */
 #define PL_OPTS_RECORD(config, member)                                                             \
 	{ 0,	      "record-steps",                                                              \
@@ -40,7 +40,7 @@ struct pl_record {
 		  "the model",                                                                     \
 		  PL_OPT_CHOICE,                                                                   \
 		  offsetof(config, member.by),                                                     \
-		  PL_RECORD_BY },                                                                  \
+		  PL_RECORD_BY("|") },                                                             \
 		{ 0,	       "light",                                                            \
 		  NULL,	       "of a command: record less of each step, at less cost",             \
 		  PL_OPT_FLAG, offsetof(config, member.light),                                     \

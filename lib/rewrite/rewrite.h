@@ -41,6 +41,11 @@ bool pl_rewrite_changes_durations(unsigned op);
 /* Is it applied to a graph alone? Other rewrites apply to the graph that it makes. */
 bool pl_rewrite_is_first(unsigned op);
 bool pl_rewrite_is_network(unsigned op); /* does it change what communication costs? */
+/* What users are told where layers are divided and nothing says what links take. */
+#define PL_REWRITE_LINKS_UNKNOWN                                                                   \
+	"tensor-parallel: the graph has no communication that shows what links take, so links of " \
+	"a common network between hosts are assumed; --topology=1x8:dgx-a100 or such says what "   \
+	"they are"
 /* What a prediction for another network or another number of ranks depends on. */
 struct pl_rewrite_basis {
 	bool guessed; /* the graph does not say which communication is data-parallel, and `ranks`
@@ -48,8 +53,7 @@ struct pl_rewrite_basis {
 	bool assumed; /* that collectives are rings, because the graph does not say their algorithm
 		       */
 	bool links_assumed; /* that a rank has one link for all that it sends */
-	bool links_unknown; /* of ranks that share layers: the links of a common machine are taken
-			     */
+	bool links_unknown; /* of ranks that share layers: PL_REWRITE_LINKS_UNKNOWN */
 	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
 	double work_ns; /* standard error of the changed operations, of a rank in a step */

@@ -51,7 +51,7 @@ struct choice { /* the best plan of a degree */
 	struct said said;
 	double step, work_ns; /* of the divided graph alone; standard error of its operations */
 	double samples;	      /* of a step, by the recorded ones */
-	double error;	      /* half of the 90 % interval of what the plan saves */
+	double error;	      /* of the saving: half of its 90 % interval */
 	bool fits;	      /* the memory */
 };
 
@@ -125,7 +125,7 @@ static struct pl_rewrite line_of(int64_t degree)
 				    .in_plan_ns = INT64_MIN };
 }
 
-/* Each degree gets an equal part of what is left of the limits. */
+/* The limits that are left are divided equally among the degrees that are left. */
 static void share_limits(const struct degree_search *d, struct pl_search_opts *o)
 {
 	int64_t left = (int64_t)d->left;
@@ -353,10 +353,7 @@ static int try_all(struct degree_search *d, struct choice *best, struct choice *
 	if (best->degree == 1 && d->doubt.code)
 		pl_say(d->o->log, PL_LOG_WARN, "%s", d->doubt.msg);
 	if (d->divided && !d->cost->user_topology && !d->cost->n_fits)
-		pl_say(d->o->log, PL_LOG_WARN,
-		       "tensor-parallel: the graph has no communication that shows what links "
-		       "take, so links of a common network between hosts are assumed; "
-		       "--topology=1x8:dgx-a100 or such says what they are");
+		pl_say(d->o->log, PL_LOG_WARN, PL_REWRITE_LINKS_UNKNOWN);
 	if (!d->divided && why.code)
 		pl_say(d->o->log, PL_LOG_WARN, "no layer is divided: %s", reason(why.msg));
 	return 0;
