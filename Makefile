@@ -31,11 +31,12 @@ EMULATED := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1 -g1))
 # With a sanitizer clang takes two to four times as long to compile with -O1 as with -O0, but most code runs
 # for less than a second in all tests together. What runs longer is optimized (perf shows which sources those are), and fuzzers.
 QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),$(if $(findstring fuzzer,$(SAN)),,-O0)))
-HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/num core/sort core/spans data/dataset graph/edit graph/edit_times \
-	import/events import/import import/values io/column io/colput io/write learn/boost plan/buckets policy/policy policy/simulate \
-	rewrite/rewrite_sync rewrite/rewrite_take_over sim/events sim/many sim/sim tprog/network) \
+HOT := $(addprefix lib/,clock/fit clock/fit_interval cost/moved cost/transfer core/intern core/mem core/num core/sort core/spans data/dataset graph/edit graph/edit_times \
+	import/events import/import import/join import/values io/column io/colput io/write learn/boost learn/flat learn/moments plan/buckets \
+	policy/policy policy/simulate rewrite/rewrite_find rewrite/rewrite_search rewrite/rewrite_sync rewrite/rewrite_take_over \
+	search/buckets_candidates search/buckets_local sim/events sim/many sim/sim tprog/network tprog/run) \
 	$(basename $(wildcard lib/tensor/*.c)) tests/oracle/plain $(addprefix tests/gen/kgen_,out sim write) \
-	$(patsubst %,tests/unit/%_test,comm events net_grad nccl rewrite_overlap sim_shared tensor_cpu tensor_precision trace)
+	$(patsubst %,tests/unit/%_test,comm events net_grad nccl rewrite_overlap sim_shared stream tensor_cpu tensor_precision trace)
 # sanitizers need half the time for this, and lines are all that their reports show
 CFLAGS  ?= $(if $(SAN:fuzzer%=),-O1 -g1,-O2 $(DEBUG))
 # -g1: gcc takes 0.7 of the time, and debuggers know lines, but no variables

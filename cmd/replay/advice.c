@@ -176,7 +176,8 @@ static const struct words behind_steps = {
 static const struct words fewer_bytes_of_shards = {
 	"half the bytes: bfloat16 for what is sent, or a faster network",
 	{ [TORCH] = "half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a "
-		    "faster network" }
+		    "faster network; plan tries fewer gathers: larger groups, "
+		    "reshard_after_forward=False" }
 };
 
 static const struct words *what_to_do(const struct report *r, const struct advice *a,
@@ -354,7 +355,8 @@ out:
 
 /* Enough workers hide the time of the batches: then the job does not wait for input. Enough with
  * the recorded times, which --what-if has, and with those of a job without the profiler. */
-static int try_workers(struct report *r, struct advice_row *row, struct pl_err *err)
+static int try_workers(struct report *r, const struct pl_verdict_row *v, struct advice_row *row,
+		       struct pl_err *err)
 {
 	double alone, share, rest;
 	int n;
@@ -366,11 +368,12 @@ static int try_workers(struct report *r, struct advice_row *row, struct pl_err *
 	n = n > 1 ? n : 1;
 	snprintf(row->what, sizeof(row->what),
 		 r->framework == TORCH
-			 ? "batches that are read beside the job%s: DataLoader(num_workers=%d)"
+			 ? "%sbatches that are read beside the job%s: DataLoader(num_workers=%d)"
 		 : r->framework == TENSORFLOW
-			 ? "batches that are read beside the job%s: prefetch and "
+			 ? "%sbatches that are read beside the job%s: prefetch and "
 			   "num_parallel_calls=%d of tf.data"
-			 : "batches that are read beside the job%s; processes that read: %d",
+			 : "%sbatches that are read beside the job%s; processes that read: %d",
+		 v->inferred ? "if the program reads its input there: " : "",
 		 r->start_device ? "" : ", on idle processors", n);
 	snprintf(row->change, sizeof(row->change), "loader-workers %d", n);
 	return 0;
@@ -463,7 +466,7 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 
 	snprintf(row.what, sizeof(row.what), "%s", in_words(r, what_to_do(r, a, v)));
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
-		PL_CHECK(try_workers(r, &row, err));
+		PL_CHECK(try_workers(r, v, &row, err));
 	} else if (a->selector && (v->rank >= 0 || a->factor >= 0)) {
 		double factor = a->factor >= 0 ? a->factor : as_others(r, v), alone;
 		char of[24] = "";

@@ -1,5 +1,6 @@
 /* trace -- COMMAND: records what a command does. */
 #include <math.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -53,7 +54,13 @@ int record(struct config *c, char **argv, struct pl_err *err)
 	pl_record_text(&r, where, text, sizeof(text));
 	if (!c->c.quiet)
 		fprintf(stderr, "trace: %s; next: replay %s\n", text, where);
-	if (!isnan(r.cost))
+	if (!isnan(r.cost) && llabs(r.recorded_ns - r.plain_ns) < r.spread_ns)
+		pl_say(&c->c.log, PL_LOG_NOTE,
+		       "what recording took cannot be told: steps take %.3f ms with it and %.3f ms "
+		       "without, and differ by %.3f ms among themselves",
+		       (double)r.recorded_ns / 1e6, (double)r.plain_ns / 1e6,
+		       (double)r.spread_ns / 1e6);
+	else if (!isnan(r.cost))
 		pl_say(&c->c.log, PL_LOG_NOTE,
 		       "recording took %+.1f %% of a step: %.3f ms with it, %.3f ms without",
 		       100 * r.cost, (double)r.recorded_ns / 1e6, (double)r.plain_ns / 1e6);

@@ -452,11 +452,14 @@ static void find_waits(struct describe *d, size_t shape, const struct gap *v, si
 	}
 }
 
-/* A wait comes again: one long gap may be anything that happens on a busy machine. The gaps of a
- * shape follow one another. */
+/* A wait comes in all steps but one, and one of eight: what stops some steps may be anything, such
+ * as a collection of garbage, a checkpoint, or another process. The gaps of a shape follow one
+ * another.
+ */
 static void name_input(struct describe *d)
 {
 	size_t *steps; /* [resource]: with a wait */
+	size_t all = d->g->n_steps, least = all < 4 ? all - (all > 2) : all - 1 - all / 8;
 
 	if (pl_alloc(&steps, d->g->n_res, sizeof(*steps), d->err) < 0)
 		return;
@@ -472,7 +475,7 @@ static void name_input(struct describe *d)
 		const struct input *x = &d->input[i];
 		struct pl_shape *s = &d->g->shape[x->shape];
 
-		if (steps[x->res] < 2 && d->g->n_steps > 1)
+		if (steps[x->res] < least)
 			continue;
 		s->phase[x->node] = PL_PH_INPUT;
 		s->flags[x->node] |= PL_NF_INFERRED;

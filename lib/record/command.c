@@ -9,8 +9,8 @@
  * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py, and its
  * light mode beside it. Each process that loads it writes lines into a file there: "python"; "torch
  * VERSION"; "began STEP" when recording begins, and "file NAME FIRST N" when it has ended, or
- * "dropped"; "cost PLAIN_NS RECORDED_NS"; "none STEPS" if it ended before a step was recorded; "why
- * TEXT". The folder is removed at the end.
+ * "dropped"; "cost PLAIN_NS RECORDED_NS SPREAD_NS"; "none STEPS" if it ended before a step was
+ * recorded; "why TEXT". The folder is removed at the end.
  */
 #include "record/command.h"
 #include "config.h"
@@ -42,11 +42,16 @@ struct said {
 	int began;    /* recordings that have begun and not ended */
 	int64_t seen; /* most steps of a process that recorded none; -1: none ended so */
 	char why[300];
-	double *cost;
+	struct cost {
+		double share;
+		long long plain, recorded, spread;
+	} * cost;
 	size_t n_costs, cap_costs;
 	int *rank;
 	size_t n_ranks, cap_ranks;
 };
+
+PL_COMPARATOR(by_share, struct cost, share, plain);
 
 int pl_record_check(const struct pl_record *r, const struct pl_common *c, int argc, char **argv,
 		    struct pl_err *err)
@@ -321,7 +326,7 @@ static int add_rank(struct said *s, int rank, struct pl_err *err)
 static int read_line(struct said *s, struct pl_recorded *r, const char *line, struct pl_err *err)
 {
 	long long a, b;
-	double cost;
+	struct cost cost;
 	char name[128];
 
 	s->python += !strcmp(line, "python");
@@ -339,10 +344,9 @@ static int read_line(struct said *s, struct pl_recorded *r, const char *line, st
 		s->began--;
 	}
 	s->began -= !strcmp(line, "dropped");
-	if (sscanf(line, "cost %lld %lld", &a, &b) == 2 && a > 0) {
-		r->plain_ns = pl_max_i64(r->plain_ns, a);
-		r->recorded_ns = pl_max_i64(r->recorded_ns, b);
-		cost = (double)b / (double)a - 1;
+	if (sscanf(line, "cost %lld %lld %lld", &cost.plain, &cost.recorded, &cost.spread) == 3 &&
+	    cost.plain > 0) {
+		cost.share = (double)cost.recorded / (double)cost.plain - 1;
 		return pl_append(&s->cost, &s->n_costs, &s->cap_costs, &cost, sizeof(cost), err);
 	}
 	return 0;
@@ -464,8 +468,13 @@ static int look(const struct pl_record *o, const char *folder, const char *hook,
 		explain(o, s, argv);
 	r->cost = NAN;
 	if (s->n_costs) {
-		pl_sort(s->cost, s->n_costs, sizeof(*s->cost), pl_compare_double);
-		r->cost = s->cost[s->n_costs / 2];
+		const struct cost *middle = &s->cost[s->n_costs / 2];
+
+		pl_sort(s->cost, s->n_costs, sizeof(*s->cost), by_share);
+		r->cost = middle->share;
+		r->plain_ns = middle->plain;
+		r->recorded_ns = middle->recorded;
+		r->spread_ns = middle->spread;
 	}
 	return 0;
 }

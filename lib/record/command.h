@@ -69,8 +69,10 @@ struct pl_recorded {
 	unsigned ranks;	  /* that recorded something */
 	int64_t first, n; /* steps that all ranks have, and how many; n 0: not known */
 	int64_t bytes;
-	double cost;		       /* of recording, as a share of the step; NAN: not measured */
-	int64_t plain_ns, recorded_ns; /* a step without and with recording, where cost is known */
+	double cost; /* of recording, as a share of the step: the middle rank's; NAN: not measured
+		      */
+	int64_t plain_ns, recorded_ns; /* its median steps without and with recording */
+	int64_t spread_ns; /* between the quartiles of both, added: less cannot be told */
 };
 /*
  * Make the folder, run the command with argv (which ends with NULL), wait for it, and look at what

@@ -15,6 +15,8 @@ STEPS = int(os.environ.get("PACELINE_RECORD_STEPS", "3"))
 LIGHT = os.environ.get("PACELINE_RECORD_MODE") == "light"
 SKIP = int(os.environ.get("PACELINE_RECORD_SKIP", "5"))
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
+SHORT = 1000000     # ns: pauses below are not noted
+MOST_PAUSES = 10000
 PATIENCE = 32   # batches without a step of an optimizer, where gradients are on
 BY = os.environ.get("PACELINE_RECORD_BY", "auto")
 BEST = ("optimizer", "loader", "profiler")  # what tells steps, best first
@@ -39,6 +41,12 @@ def say(*words):
 def median(values):
     values = sorted(values)
     return values[len(values) // 2] if values else 0
+
+
+def spread(values):
+    """Half of them are so far apart."""
+    values = sorted(values)
+    return values[3 * len(values) // 4] - values[len(values) // 4]
 
 
 class Cycle:
@@ -87,6 +95,7 @@ class Recorder:
         self.profile = self.mark = self.rank = None
         self.prepared = self.mine = False
         self.light = None   # from the step before the first that it records
+        self.pauses = []    # of recorded steps: (name, begin, end, thread)
         self.last = 0
         self.plain, self.during = [], []
 
@@ -260,12 +269,17 @@ class Recorder:
         path = os.path.join(FOLDER, self.name)
         self.profile.export_chrome_trace(path)
         if light:
+            for name, begin, end, thread in self.pauses:
+                light.events.append(("user_annotation", name, begin, end,
+                                     thread, None))
             light.put_into(path)
             for part in light.missing:
                 say("why the light mode lacks a part here:", part)
             if light.lost:
                 say("why", light.lost, "events found no room: record fewer "
                     "steps")
+        elif self.pauses:
+            put_first(path, self.pauses)
         if 0 < self.recorded < STEPS:   # the last step has not ended
             with open(path, encoding="utf-8", errors="surrogateescape") as f:
                 text = f.read()
@@ -279,7 +293,8 @@ class Recorder:
 
     def say_cost(self):
         if self.plain and self.during:
-            say("cost", median(self.plain), median(self.during))
+            say("cost", median(self.plain), median(self.during),
+                spread(self.plain) + spread(self.during))
 
     # ---- ends
 
@@ -420,6 +435,7 @@ class Recorder:
         for name in ("_prepare_trace", "_start_trace"):
             self.patch(torch.autograd.profiler.profile, name, starts)
         self.arm_scaler()
+        self.arm_pauses()
         if BY == "calls":
             import threading
             self.here = threading.local()
@@ -445,6 +461,47 @@ class Recorder:
             return __call__
         self.patch(self.torch.nn.Module, "__call__", outermost)
 
+    def arm_pauses(self):
+        """What stops a script without an operator that the profiler sees:
+        collections of garbage, and checkpoints."""
+        import gc
+        import threading
+        import time
+        clock = time.time_ns
+        begun = {}  # collections, by thread
+
+        def note(name, begin):
+            end = clock()
+            if self.phase == "record" and end - begin >= SHORT and \
+                    len(self.pauses) < MOST_PAUSES:
+                self.pauses.append((name, begin, end,
+                                    threading.get_native_id()))
+
+        def collects(phase, info):
+            if self.phase != "record":
+                return
+            if phase == "start":
+                begun[threading.get_ident()] = clock()
+            else:
+                begin = begun.pop(threading.get_ident(), None)
+                if begin:
+                    note("garbage collection", begin)
+        gc.callbacks.append(collects)
+        self.undo.append(lambda: gc.callbacks.remove(collects))
+
+        def noted(name):
+            def make(old):
+                def save(*args, **kwargs):
+                    begin = clock()
+                    try:
+                        return old(*args, **kwargs)
+                    finally:
+                        note(name, begin)
+                return save
+            return make
+        if "save" in self.torch.__dict__:
+            self.patch(self.torch, "save", noted("torch.save"))
+
     def arm_scaler(self):
         """A scaler may leave out the step of an optimizer; its time counts."""
         try:
@@ -463,6 +520,43 @@ class Recorder:
             return step
         if "step" in GradScaler.__dict__:
             self.patch(GradScaler, "step", scaled)
+
+
+def put_first(path, pauses):
+    """Adds ranges to a file of the profiler, which may be large: as text, before
+    its first event."""
+    import json
+    import re
+    import shutil
+    before = b'"traceEvents": ['
+    with open(path, "rb") as old:
+        old.seek(max(0, os.path.getsize(path) - (1 << 16)))
+        tail = old.read()
+        old.seek(0)
+        head = old.read(1 << 20)
+        at = head.find(before)
+        if at < 0:
+            say("why pauses of the script are missing: no events at the begin of",
+                path)
+            return
+        at += len(before)
+        base = re.search(rb'"baseTimeNanoseconds": (\d+)', head[:at] + tail)
+        text = ""
+        for name, begin, end, thread in pauses:
+            if base:
+                begin = (begin - int(base.group(1))) / 1000
+                end = (end - int(base.group(1))) / 1000
+            else:   # files without a base have whole microseconds
+                begin, end = begin // 1000, end // 1000
+            text += "\n" + json.dumps(
+                {"ph": "X", "cat": "user_annotation", "name": name,
+                 "pid": os.getpid(), "tid": thread, "ts": begin,
+                 "dur": round(end - begin, 3), "args": {}}) + ","
+        old.seek(at)
+        with open(path + ".new", "wb") as new:
+            new.write(head[:at] + text.encode())
+            shutil.copyfileobj(old, new)
+    os.rename(path + ".new", path)
 
 
 def load_light():

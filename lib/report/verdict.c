@@ -313,10 +313,13 @@ static void tell_input(struct words *w)
 
 	if (rank != PL_NONE)
 		snprintf(w->own, sizeof(w->own), "rank %d", w->x->g->rank[rank]);
-	if (!strcmp(from, "host gap") || !strcmp(from, "waiting for input"))
+	if (!strcmp(from, "host gap") || !strcmp(from, "waiting for input")) {
 		from = "the loop of the program";
+		w->row->inferred = true;
+	}
 	set_where(w, from);
-	TELL(w, "waiting for input %s: %s", w->percent, w->row->where);
+	TELL(w, "waiting for input %s: %s%s", w->percent, w->row->where,
+	     w->row->inferred ? " (inferred)" : "");
 }
 
 static void one_rank(struct words *w, uint32_t rank)

@@ -106,10 +106,21 @@ recorded() { # recorded STEP...: just these steps are in the file of rank 0
 }
 job 0 plain 16 -v
 says 'recorded 1 rank, steps 5 to 7, 1 file .* in .*; next: replay' "what was recorded, and what to do"
-says 'recording took .* of a step' "what it took"
+says 'recording took .* of a step\|what recording took cannot be told: steps take .* ms with it' "what it took, or that it cannot be told"
 check "three steps" recorded 5 6 7
 check "nothing else stays" test "$(ls -A "$dir")" = rank0.pt.trace.json
 status 0 "replay reads the folder" "$BIN/replay" -q --no-worth "$dir"
+for mode in '' --light; do
+	# shellcheck disable=SC2086  # an option or none
+	job 0 pauses 12 --record-steps=4 -v $mode
+	says 'recording took cannot be told: .* and differ by' "steps of unlike length do not say what recording took"
+	for name in 'garbage collection' torch.save; do
+		for step in 5 6 7 8; do
+			"$trace" -q -O jsonl --step=$step --name="$name" "$dir" 2>/dev/null | grep -c '"type":"event"'
+		done | paste -s -d ' ' >pauses
+		check "what stops the script, in its steps: $name${mode:+, in light mode}" grep -qx '0 1 0 1' pauses
+	done
+done
 job 0 two 12 --record-steps=2 --skip-steps=3
 check "two optimizers are one step" recorded 3 4
 job 0 seldom 15 --record-steps=1

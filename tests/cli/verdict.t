@@ -325,9 +325,11 @@ check "... and what would help: rank 3 like the others, by simulation" awk '/^wo
 
 # ---- what would help ------------------------------------------------------------------------------
 "$BIN/replay" -q "$TMP/generator" >"$TMP/out"
-holds "$TMP/out" "^would help: -4[0-9.]* % (-[0-9.]* to -[0-9.]* %): batches that are read beside the job, on idle.*" \
+tr '\n' ' ' <"$TMP/out" | tr -s ' ' >"$TMP/line"
+holds "$TMP/out" '^bound by: waiting for input [0-9]* %: the loop of the program (inferred)$' "no name says that the loop waits for input"
+holds "$TMP/line" "would help: -4[0-9.]* % (-[0-9.]* to -[0-9.]* %): if the program reads its input there: batches that are read beside the job, on idle.*" \
 	"what helps most is a setting, with its gain and the interval"
-check "... as the line predicts that it names" sh -c "tr '\n' ' ' <'$TMP/out' | tr -s ' ' | grep -q \"DataLoader(num_workers=1) (--what-if 'loader-workers 1')\""
+check "... as the line predicts that it names" grep -q "DataLoader(num_workers=1) (--what-if 'loader-workers 1')" "$TMP/line"
 predicted=$("$BIN/replay" -q --no-worth --what-if 'loader-workers 1' "$TMP/generator" | sed -n '1s/.*predicted [^(]*(\([-0-9.]*\) %.*/\1/p')
 check "... $predicted %" awk -v p="$predicted" '/^would help/ { exit !(p < -40 && ($3 - p) ^ 2 < 0.01) }' "$TMP/out"
 check "computation that is faster comes last: no setting makes it so" awk '/^error of/ { exit } /half the time/ { last = NR } /^ .*%\):|at most/ { n = NR }

@@ -1,5 +1,6 @@
 """A job of tests/cli/record.t: record_job.py HOW STEPS"""
 
+import gc
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ how, steps = sys.argv[1], int(sys.argv[2])
 one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
 net = torch.nn.Linear(torch.nn.Linear(torch.nn.ModuleList(torch.nn.Linear())))
 scaler = torch.amp.GradScaler()
+objects = [[i] for i in range(200000 if how == "pauses" else 0)]
 
 
 def loop():
@@ -37,6 +39,9 @@ def loop():
                 two.step()
             if how == "seldom" and i % 2:
                 two.step()
+        if how == "pauses" and i % 2:
+            gc.collect()
+            torch.save(objects, os.devnull)
         if how == "own" and i == 2 or how == "late" and i == 4:
             mine = torch.profiler.profile([])
             mine.start_trace()
