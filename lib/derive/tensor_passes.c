@@ -8,7 +8,11 @@
  * in number, at least LEAST, and in the size and type of each gradient. Otherwise it counts as one
  * pass: a part of a model may have a backward pass of its own.
  *
- * O(nodes of host threads + gradients).
+ * If an optimizer also uses the gradients before such a place, they are synchronised by then: a
+ * step that trains two models in turn, as adversarial networks do, has two parts. Each is looked at
+ * by itself, and none of its gradients is one of another part.
+ *
+ * O(nodes of host threads + gradients log updates).
  */
 #include "derive/tensors.h"
 
@@ -62,18 +66,37 @@ static size_t pass_length(const struct grad *v, size_t n)
 	return length;
 }
 
+PL_COMPARATOR(by_update, struct update, start, end);
+
+/* Is gradient i the first one behind an update and a forward pass? */
+static bool begins_part(const struct found *x, size_t i)
+{
+	size_t u = 0;
+
+	PL_LOWER_BOUND(u, x->n_updates, x->update[u].start <= x->grad[i - 1].start);
+	return x->grad[i].begins && u < x->n_updates && x->update[u].end <= x->grad[i].start;
+}
+
 void pl_derive_find_passes(const struct builder *b, const struct rank *rank, struct found *x)
 {
+	int32_t before = INT32_MIN;
+	uint32_t part = 0;
+
 	mark_begins(b, rank, x);
+	pl_sort(x->update, x->n_updates, sizeof(*x->update), by_update);
 	for (size_t i = 0, n; i < x->n_grads; i += n) {
 		int32_t step = pl_derive_step_at(b, rank, x->grad[i].start, NULL);
 		size_t length;
 
-		for (n = 1; i + n < x->n_grads &&
+		part = step == before ? part + 1 : 0;
+		before = step;
+		for (n = 1; i + n < x->n_grads && !begins_part(x, i + n) &&
 			    pl_derive_step_at(b, rank, x->grad[i + n].start, NULL) == step;)
 			n++;
 		length = pass_length(x->grad + i, n);
-		for (size_t k = 0; k < n; k++)
+		for (size_t k = 0; k < n; k++) {
+			x->grad[i + k].part = part;
 			x->grad[i + k].pass = (uint32_t)(k / length);
+		}
 	}
 }

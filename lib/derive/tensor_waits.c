@@ -79,7 +79,7 @@ static size_t end_of_pass(const struct waits *f, const struct rank *rank, const 
 			  size_t g, size_t end, int32_t step)
 {
 	end = end > g ? end : g;
-	while (end < x->n_grads && x->grad[end].pass == x->grad[g - 1].pass &&
+	while (end < x->n_grads && pl_grads_pass_together(&x->grad[end], &x->grad[g - 1]) &&
 	       pl_derive_step_at(f->b, rank, x->grad[end].start, NULL) == step)
 		end++;
 	return end;

@@ -26,8 +26,9 @@
  * What is issued behind the optimizer, which has used the gradients by then, carries parameters or
  * other data: programs average parameters after some steps, or moving averages of them.
  *
- * A step can have several backward passes (tensor_passes.c). A communication carries gradients of
- * one pass. A gradient has the same name in each pass: it is one tensor that is made several times.
+ * A step can have several parts and backward passes (tensor_passes.c). A communication carries
+ * gradients of one pass. A gradient has the same name in each pass: it is one tensor that is made
+ *several times.
  *
  * Without shapes the payload is divided equally (estimated). If another operation than a
  * communication waits for the result before the last gradient is ready, the communication belongs
@@ -262,7 +263,6 @@ void pl_derive_find_producers(struct builder *b, const struct rank *rank)
 
 PL_COMPARATOR(by_ready, struct grad, step, start, node);
 PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
-PL_COMPARATOR(by_update, struct update, start, end);
 
 /* Was it issued when the optimizer had used the gradients before it, and before the next ones? An
  * optimizer that goes on behind it may synchronise them itself. */
@@ -310,7 +310,6 @@ static void settle(const struct finder *f, struct found *x)
 	x->n_comms = n;
 	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
-	pl_sort(x->update, x->n_updates, sizeof(*x->update), by_update);
 	n = 0;
 	for (size_t i = 0; i < x->n_comms; i++)
 		if (!follows_update(x, &x->comm[i]))
@@ -500,21 +499,37 @@ static double assign_pass(struct found *found, size_t first, size_t end, size_t 
 	return balance;
 }
 
-/* The gradients grad[g0] .. grad[g1 - 1] of a step, from the last pass to the first. */
-static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
+/* The gradients grad[g0] .. grad[g1 - 1] of a part, from the last pass to the first. */
+static void assign_part(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
 {
 	size_t last = g1;
 	double balance = 0;
 
 	for (size_t end = g1, first; end > g0; end = first) {
-		for (first = end - 1;
-		     first > g0 && found->grad[first - 1].pass == found->grad[end - 1].pass;)
+		for (first = end - 1; first > g0 && pl_grads_pass_together(&found->grad[first - 1],
+									   &found->grad[end - 1]);)
 			first--;
 		last = end == g1 ? first : last;
 		balance += assign_pass(found, first, end, g1, last, c0, c1);
 	}
 	for (size_t i = g0; balance < 0 && i < g1; i++)
 		found->grad[i].comm = PL_NONE;
+}
+
+/* The gradients grad[g0] .. grad[g1 - 1] of a step. A communication carries gradients of the part
+ * in which it was issued. */
+static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
+{
+	for (size_t end; g0 < g1; g0 = end) {
+		size_t next = c1;
+
+		for (end = g0 + 1; end < g1 && found->grad[end].part == found->grad[g0].part;)
+			end++;
+		if (end < g1)
+			next = issued_from(found, c0, c1, found->grad[end].start);
+		assign_part(found, g0, end, c0, next);
+		c0 = next;
+	}
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -533,6 +548,8 @@ static void put_tensor(struct finder *f, const char *name, struct pl_tensor *t, 
 
 static void put_grads(struct finder *f, const struct found *found, size_t g0, size_t g1)
 {
+	size_t number = 0; /* of the first gradient of a part */
+
 	for (size_t i = g0, first = g0; i < g1; i++) {
 		const struct grad *x = &found->grad[i];
 		struct pl_tensor t = { .name = x->name,
@@ -545,10 +562,12 @@ static void put_grads(struct finder *f, const struct found *found, size_t g0, si
 								      : f->b->local[x->node] };
 		char name[NAME_MAX_];
 
-		if (x->pass != found->grad[first].pass)
+		if (x->part != found->grad[first].part)
+			number += i - first;
+		if (!pl_grads_pass_together(x, &found->grad[first]))
 			first = i;
-		snprintf(name, sizeof(name), "grad %zu%s%s", i - first, x->dims[0] ? " " : "",
-			 x->dims);
+		snprintf(name, sizeof(name), "grad %zu%s%s", number + i - first,
+			 x->dims[0] ? " " : "", x->dims);
 		put_tensor(f, x->name == PL_NONE ? name : NULL, &t,
 			   x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive);
 	}

@@ -15,7 +15,8 @@ struct grad {
 	char dims[48];	  /* "100x768", empty unknown */
 	pl_id name;	  /* "grad fc1.weight" in the graph, PL_NONE: the parameter is unknown */
 	uint32_t comm;	  /* that carries it, into found.comm; PL_NONE */
-	uint32_t pass;	  /* of its step, from 0 */
+	uint32_t part;	  /* of its step, from 0: parts have an update of parameters between them */
+	uint32_t pass;	  /* of its part, from 0 */
 	bool begins;	  /* the rank computed something else than a backward pass before it */
 	bool estimated;
 	bool elsewhere; /* an allocation of its own stands for its memory */
@@ -49,7 +50,13 @@ static inline bool pl_grads_is_comm(const struct node *n)
 	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
 }
 
-/* Set grad.pass of the rank's gradients, which are sorted by start. */
+/* Are both gradients, of one step, of the same backward pass? */
+static inline bool pl_grads_pass_together(const struct grad *a, const struct grad *b)
+{
+	return a->part == b->part && a->pass == b->pass;
+}
+
+/* Set grad.part and grad.pass of the rank's gradients, which are sorted by start. Sorts updates. */
 void pl_derive_find_passes(const struct builder *b, const struct rank *rank, struct found *x);
 /* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
 void pl_derive_memory_grads(struct builder *b, size_t rank, struct grad *g, size_t n);

@@ -43,6 +43,9 @@ def median(values):
     return values[len(values) // 2] if values else 0
 
 
+kept = []   # profilers that cannot be stopped
+
+
 def spread(values):
     """Half of them are so far apart."""
     values = sorted(values)
@@ -91,6 +94,7 @@ class Recorder:
         self.phase = "wait"     # then record, after, done
         self.cycle = {name: Cycle() for name in BEST}
         self.source = self.key = self.thread = None
+        self.threads = {}   # of events, by source and key
         self.n = self.first = self.recorded = 0
         self.profile = self.mark = self.rank = None
         self.prepared = self.mine = False
@@ -112,6 +116,7 @@ class Recorder:
         here = threading.get_ident()
         if self.phase == "wait":
             self.thread = here
+            self.threads.setdefault((source, key), set()).add(here)
         if here != self.thread:
             return
         self.cycle[source].add(key)
@@ -198,6 +203,12 @@ class Recorder:
                 return dist.get_rank()
         except Exception:
             pass
+        rpc = sys.modules.get("torch.distributed.rpc")
+        try:
+            if rpc:
+                return rpc.get_worker_info().id
+        except Exception:   # it was not begun
+            pass
         for name in RANKS:
             if os.environ.get(name, "").isdigit():
                 return int(os.environ[name])
@@ -218,6 +229,10 @@ class Recorder:
         return None
 
     def start(self):
+        if len(self.threads[self.source, self.key]) > 1:
+            self.give_up("why several threads make the steps in turn, and the "
+                         "profiler of PyTorch records one of them")
+            return
         self.mine = True
         try:
             if LIGHT:
@@ -245,11 +260,19 @@ class Recorder:
 
     def stop(self, keep=True):
         """Ends the recording and writes the file, if it is kept."""
+        import threading
         self.phase = "after"
         self.end_mark()     # of a step that has not ended, see write()
         self.unguard_exit()
         light = self.light
         self.stop_light()
+        if threading.get_ident() != self.thread:    # PyTorch crashes
+            kept.append(self.profile)
+            self.profile = None
+            say("dropped")
+            say("why the thread whose steps were recorded made fewer than", STEPS,
+                "steps, and another one ended the script")
+            return
         self.profile.stop_trace()
         if keep:
             self.write(light)

@@ -146,6 +146,7 @@ struct pl_rewrite_tensor {
 	const char *in_plans; /* then it is followed by "@" and the number of the group */
 	uint32_t group;	      /* of ranks, numbered from 0 */
 	uint8_t coll;	      /* enum pl_coll of its communication */
+	uint32_t part;	      /* of the step, from 0; parameters are updated between them */
 	uint32_t fuses;	      /* from 0; only tensors with the same number may share a bucket */
 	int64_t bytes; /* 0 or more; if the graph has none, an estimate from the recorded transfer
 			*/

@@ -582,6 +582,58 @@ static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
+/*
+ * A step that trains two models in turn updates the one before the gradients of the other are made.
+ * Then gradients of both cannot travel together. So tensors, which are in order of readiness, are
+ * of different parts if between them a rank updates parameters and has a forward pass. The first
+ * rank says so in the first step.
+ */
+static int find_parts(struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t n = r->n_tensors, part = 0;
+	uint8_t *between = NULL; /* [tensor]: bits of what the rank does just before it */
+	pl_ns *made = NULL, before = INT64_MIN;
+	bool host = false; /* threads make the gradients */
+	int rc;
+
+	if (!n || !r->n_slots || rw_repeats(r))
+		return 0;
+	PL_TRY(pl_alloc(&between, n, sizeof(*between), err));
+	PL_TRY(pl_alloc(&made, n, sizeof(*made), err));
+	for (uint32_t t = 0; t < n; t++) {
+		const struct rw_place *x = rw_place(r, 0, t);
+		uint32_t by = x->inst == PL_NONE ? PL_NONE : e->tensor[x->inst].producer;
+
+		if (by != PL_NONE) {
+			before = pl_max_i64(before, e->node[by].start);
+			host = e->res[e->node[by].res].track_type == PL_T_THREAD;
+		}
+		made[t] = before;
+	}
+	for (uint32_t i = 0; i < r->n_recorded; i++) {
+		const struct pl_enode *x = &e->node[i];
+		uint32_t t = 0;
+
+		if (x->dead || x->step != rw_step_of(r, 0) || x->res == PL_NONE ||
+		    e->res[x->res].rank != r->rank[0] ||
+		    (e->res[x->res].track_type == PL_T_THREAD) != host)
+			continue;
+		PL_LOWER_BOUND(t, n, made[t] <= x->start);
+		if (t && t < n)
+			between[t] |= (uint8_t)((x->phase == PL_PH_OPTIMIZER) |
+						(x->phase == PL_PH_FORWARD) << 1);
+	}
+	for (uint32_t t = 0; t < n; t++) {
+		part += between[t] == 3;
+		r->tensor[t].part = part;
+	}
+out:
+	pl_free(between);
+	pl_free(made);
+	return rc;
+}
+
 static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct pl_buf name = { 0 };
@@ -591,7 +643,7 @@ static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
 	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++) {
 		struct pl_rewrite_tensor *x = &r->tensor[t], *same = r->tensor;
 
-		while (same->group != x->group || same->coll != x->coll)
+		while (same->group != x->group || same->coll != x->coll || same->part != x->part)
 			same++;
 		x->fuses = same < x ? same->fuses : kinds++;
 		x->in_plans = pl_edit_name(r->e, x->name);
@@ -628,6 +680,7 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	estimate_sizes(r);
 	PL_TRY(find_begins(r, err));
 	PL_TRY(order_tensors(r, err));
+	PL_TRY(find_parts(r, err));
 	rc = name_tensors(r, err);
 out:
 	pl_free(v);

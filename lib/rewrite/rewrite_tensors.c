@@ -43,6 +43,12 @@ static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
 				       "\"%s\" and \"%s\" are synchronised by different kinds of "
 				       "communication; fuse those of one kind",
 				       rw->arg[0], rw->arg[i]);
+		if (first->part != x->part)
+			return pl_fail(
+				err, PL_EDATA,
+				"parameters are updated between \"%s\" and \"%s\", as in a "
+				"step that trains two models in turn; fuse those of one model",
+				rw->arg[0], rw->arg[i]);
 	}
 	return 0;
 }

@@ -261,11 +261,16 @@ static void drop_if_small(struct search *s, struct pl_plan *p, double none)
 	if (saving > error)
 		return;
 	say_how_many_steps(s, saving, steps, sizeof(steps));
-	pl_say(s->o->log, PL_LOG_WARN,
-	       "no change is proposed: the best plan would save %s of a step (%.1f %%), and the "
-	       "prediction may err by %s; %s",
-	       pl_fmt_ns(text, sizeof(text), (pl_ns)(by * saving)), 100 * saving / none,
-	       pl_fmt_ns(error_text, sizeof(error_text), (pl_ns)(by * error)), steps);
+	if (saving > 0)
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "no change is proposed: the best plan would save %s of a step (%.1f %%), "
+		       "and "
+		       "the prediction may err by %s; %s",
+		       pl_fmt_ns(text, sizeof(text), (pl_ns)(by * saving)), 100 * saving / none,
+		       pl_fmt_ns(error_text, sizeof(error_text), (pl_ns)(by * error)), steps);
+	else
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "no change is proposed: no plan makes a step shorter");
 	p->n_rw = 0;
 	s->best->mean = none / s->samples;
 	s->samples = 1;

@@ -178,6 +178,15 @@ job 0 early 12 --steps-by=calls --light
 check "nothing stays in its place where the script's profiler comes first" grep -qx 'as before' "$TMP/out"
 check "... and the begin of a step is no recording" no test -e "$dir"
 
+job 0 thread 12
+check "steps that another thread makes" recorded 5 6 7
+job 0 thread 7
+says 'made fewer than 3 steps, and another one ended the script' "... if the main thread ends the script before"
+check "... nothing is kept" no test -e "$dir"
+job 0 threads 12
+says 'several threads make the steps in turn' "steps of two threads"
+check "... are not recorded" no test -e "$dir"
+
 # --- early ends
 for how in raise:1 exit:3 term:143; do
 	job "${how#*:}" "${how%:*}" 8

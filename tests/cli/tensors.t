@@ -104,6 +104,22 @@ holds "$TMP/out" 'the sizes of 3 of 3 gradients are estimated$' "... are not sur
 { grad 10 '[100]' && reduce 1 30 100 float && grad 60 '[50]' && grad 70 '[50]' && reduce 2 80 200 float; } | rank
 is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 50:200:1:-"
 check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1
+# two models in turn: an update and a forward pass of the second between the gradients
+op() { # op NAME AT
+	printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"%s","ts":%s,"dur":5},\n' "$1" "$2"
+}
+{ grad 10 '[100]' && grad 20 '[50]' && reduce 1 30 150 float && op 'Optimizer.step#Adam.step' 60 && op aten::linear 70 &&
+	grad 80 '[60]' && grad 90 '[40]' && reduce 1 100 100 float; } | rank
+is "a step that trains two models: the optimizer of the first waits" \
+	"grad 0 100:400:1:- grad 1 50:200:1:- grad 2 60:240:1:- grad 3 40:160:1:-"
+"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -o "$TMP/models"
+status 2 "gradients of both" "$BIN/replay" --no-worth --what-if 'fuse-tensors "grad 1 50" "grad 2 60"' "$TMP/models"
+says 'parameters are updated between "grad 1 50" and "grad 2 60"' "... cannot travel together"
+status 0 "buckets of any size" "$BIN/plan" -q --any -O text "$TMP/models"
+check "... have gradients of one model" no grep -q '^fuse-tensors.*"grad 1 50".*"grad 2 60"' "$TMP/out"
+{ grad 10 '[100]' && grad 20 '[50]' && reduce 1 30 150 float && op aten::linear 70 && grad 80 '[60]' && grad 90 '[40]' &&
+	reduce 1 100 250 float; } | rank
+is "... without an update: one backward pass" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 60:240:1:- grad 3 40:160:1:-"
 # one all-reduce for each gradient, in the order of the parameters
 { grad 10 '[20]' && grad 20 '[50]' && grad 30 '[10, 10]' && grad 40 '[20]' && reduce 2 60 20 float && reduce 2 90 100 float &&
 	reduce 2 120 50 float && reduce 2 150 20 float; } | rank

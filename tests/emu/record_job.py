@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 
 import torch
 
@@ -31,6 +32,11 @@ def loop():
             torch.profiler.profile([]).step()
         elif how == "early" and i == 3:
             torch.profiler.profile([]).start_trace()
+        elif how in ("thread", "threads"):  # one for all steps, or two in turn
+            mine, threading.get_ident = threading.get_ident, \
+                lambda: i % (1 if how == "thread" else 2)
+            one.step()
+            threading.get_ident = mine
         elif how in ("loader", "infer", "early"):
             continue
         else:
