@@ -23,6 +23,7 @@
 #define RANKS	  4
 #define SLACK	  1.25
 #define MEMORY	  ((size_t)96 << 20) /* bytes: beyond them, no more simulations at the same time */
+#define MATTERS	  0.05		     /* share of the profiler's time in a step of more nodes */
 #define PREDICTED 250000	     /* nodes: of more, the changes are simulated alone */
 #define FACTOR	  0.5
 #define FACTOR_S  "0.5"
@@ -338,10 +339,15 @@ static bool are_in_graph(const struct changes *made)
 	return !pl_rewrite_is_timing(&made->plan);
 }
 
+/* Would a line on top of the changes count contention twice? */
+static bool contends_already(const struct report *r)
+{
+	return (r->changes->structural || are_in_graph(r->changes)) && r->basis.contention > 1;
+}
+
 bool only_simulates(const struct report *r)
 {
-	return is_large(r) ||
-	       ((r->changes->structural || are_in_graph(r->changes)) && r->basis.contention > 1);
+	return is_large(r) || contends_already(r);
 }
 
 /* The times of a run with the change. */
@@ -406,7 +412,9 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 {
 	bool contends = !x->in_graph && r->basis.contention > 1;
 
-	if (only_simulates(r) || (!contends && !(r->trust.part_ns > 0)))
+	if (contends_already(r) || (!contends && !(r->trust.part_ns > 0)))
+		return 0;
+	if (is_large(r) && !(profiler_share(r, r->s, &r->path) > MATTERS))
 		return 0;
 	return simulate_line(r, line, x, length, err);
 }
@@ -428,7 +436,8 @@ static int predict_all(struct report *r, struct pl_err *err)
 	for (size_t i = 0; i < r->n_changes; i++) {
 		struct change_row *x = &r->change[i];
 
-		PL_TRY(predict_line(r, x->change, &x->run, length, err));
+		if (!is_large(r)) /* there are many of them */
+			PL_TRY(predict_line(r, x->change, &x->run, length, err));
 		x->saves_ns = r->mean - x->run.mean;
 		find_saving(r, &x->run, &x->saves);
 	}
