@@ -305,6 +305,8 @@ double pl_expr_eval(const struct pl_expr *e, const double *value)
 	double stack[DEPTH_MAX + 1];
 	int n = 0;
 
+	if (e->n == 1 && e->code[0].op == VALUE) /* most of them are a column */
+		return value[e->code[0].value];
 	stack[0] = NAN;
 	for (size_t i = 0; i < e->n; i++) {
 		const struct code *c = &e->code[i];
