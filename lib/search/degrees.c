@@ -66,6 +66,7 @@ struct degree_search {
 	int64_t evaluations; /* so far */
 	size_t left;	     /* degrees that are not yet searched */
 	size_t divided;	     /* degrees that were possible */
+	bool limited;	     /* the limit of simulations left degrees out */
 	double doubted;	     /* time for a sample of the best degree that may be an error */
 	struct pl_err doubt; /* the message about it */
 };
@@ -215,6 +216,7 @@ static int try_degree(struct degree_search *d, struct choice *c, struct pl_err *
 	PL_TRY(pl_cost_fit(&g, d->cost->user_topology ? &d->cost->topo : NULL, &cost, err));
 	fitted = true;
 	d->divided++;
+	d->evaluations++;
 	cost.predictor = d->cost->predictor;
 	rc = search_one(d, &g, &cost, c, &c->plan, err);
 	if (rc == 0)
@@ -327,6 +329,11 @@ static int try_all(struct degree_search *d, struct choice *best, struct choice *
 		struct choice c;
 		int rc;
 
+		/* the division, and a plan */
+		if (d->o->evaluations && d->evaluations + 2 > d->o->evaluations) {
+			d->limited = true;
+			break;
+		}
 		choice_init(&c, degrees[i]);
 		d->left = PL_LEN(degrees) - i;
 		rc = try_degree(d, &c, err);
@@ -392,7 +399,7 @@ int pl_search_degrees(const struct pl_graph *g, const struct pl_cost *cost,
 		*err = no;
 		rc = PL_ENO;
 	}
-	if (o->stop && *o->stop)
+	if ((o->stop && *o->stop) || d.limited)
 		p->complete = false;
 out:
 	choice_fini(&none);

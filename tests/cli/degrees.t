@@ -128,6 +128,10 @@ search tensor-parallel wide.graph --memory=$((whole / 3))
 check "memory for a third of the job: a degree that fits" awk -v limit=$((whole / 3)) '
 	$1 == "peak" { peak = $2 } $1 == "tensor-parallel" { n++ } END { print "# " peak ", " limit; exit !(n && peak > 0 && peak <= limit) }' job.plan
 check "... the others do not" grep -q 'by=2: no plan fits the memory' said
+for n in 1 2 9 50; do
+	search tensor-parallel,fuse-tensors wide.graph --evaluations=$n
+	check "at most $n simulations for all degrees" test "$(value evaluations)" -le $n
+done
 status 1 "memory for none" "$BIN/plan" -q --allow=tensor-parallel --memory=1M -O text wide.graph
 
 # ---- graphs that cannot be divided --------------------------------------------------------------------
