@@ -106,6 +106,8 @@ static int push_value(struct parser *p, const char *name)
 {
 	uint32_t value = p->find(p->arg, name);
 
+	if (value == PL_NONE && !strcmp(p->text, name))
+		return pl_fail(p->err, PL_EDATA, "there is no column or variable \"%s\"", name);
 	if (value == PL_NONE)
 		return pl_fail(p->err, PL_EDATA,
 			       "\"%.100s\": there is no column or variable \"%s\"", p->text, name);

@@ -408,11 +408,25 @@ static int check_columns(const struct reader *r)
 	return 0;
 }
 
+/* A stream of another program has control characters in what would be its header. */
+static int check_text(const struct reader *r, const struct pl_csv_row *raw)
+{
+	for (size_t i = 0; i < raw->n; i++)
+		for (size_t k = 0; k < raw->len[i]; k++)
+			if ((unsigned char)raw->field[i][k] < ' ' && !isspace(raw->field[i][k]))
+				return pl_fail(r->err, PL_EDATA,
+					       "%s: no table in CSV, but binary data (of a graph, "
+					       "predict -O graph finds the durations)",
+					       r->name);
+	return 0;
+}
+
 static int read_header(struct reader *r, const struct pl_csv_row *raw)
 {
 	size_t most = raw->n + r->n_texts + r->s->n_lets + 1;
 
 	r->begun = true;
+	PL_CHECK(check_text(r, raw));
 	PL_CHECK(pl_arena_array(&r->arena, &r->column, raw->n, sizeof(*r->column), r->err));
 	for (size_t i = 0; i < raw->n; i++)
 		if (!(r->column[r->n_columns++] =
@@ -582,6 +596,12 @@ static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, con
 	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++)
 		if (x->dim[i] && !(m->k.dim[i] > 0 && m->k.dim[i] <= 1e18))
 			pl_expr_uses(x->dim[i], find_culprit, &c);
+	if (c.column < raw->n && !raw->len[c.column])
+		return pl_fail(
+			r->err, PL_EDATA,
+			"%s: line %lld, column %zu (%s): the cell is empty, and operation \"%s\" "
+			"needs a number there",
+			r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op);
 	if (c.column == SIZE_MAX)
 		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
 			       (long long)raw->line, m->op, why.msg);
