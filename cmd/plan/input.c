@@ -172,3 +172,24 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 			       "--allow=device needs a cost model of the operations: -m FILE");
 	return 0;
 }
+
+int check_keep_ranks(struct pl_search_opts *o, struct pl_err *err)
+{
+	if (!o->keep_ranks)
+		return 0;
+	for (int op = 0; op < PL_RW_COUNT_; op++) {
+		const bool *flag = which(o, op);
+
+		if (flag && *flag != (op == PL_RW_TENSOR_PARALLEL))
+			return pl_fail(err, PL_EUSAGE,
+				       "--keep-ranks searches the degree alone: "
+				       "--allow=tensor-parallel, and no other rewrite");
+	}
+	if (o->memory_bytes)
+		return pl_fail(err, PL_EUSAGE,
+			       "--keep-ranks changes the samples of a rank, and the graph does not "
+			       "say what memory they need: leave out --memory");
+	return o->preset == PL_PRESET_SEARCH
+		       ? 0
+		       : pl_fail(err, PL_EUSAGE, "--keep-ranks is for a search, not for --preset");
+}

@@ -48,6 +48,9 @@ static const struct pl_opt options[] = {
 	{ 0, "allow", "LIST", "use only these rewrites (\"fuse-tensors,order\")", PL_OPT_LIST,
 	  AT(allow), NULL },
 	{ 0, "forbid", "LIST", "do not use these rewrites", PL_OPT_LIST, AT(forbid), NULL },
+	{ 0, "keep-ranks", NULL,
+	  "with --allow=tensor-parallel: no more ranks; the samples of a step stay, too",
+	  PL_OPT_FLAG, AT(keep_ranks), NULL },
 	{ 0, "fuse-ops", "GLOB",
 	  "also fuse consecutive operations with matching names; \"default\": elementwise, "
 	  "activations, normalisations",
@@ -124,7 +127,9 @@ static int set_limits(const struct config *c, struct pl_search_opts *o, struct p
 	o->memory.optimizer_bytes = bytes[c->optimizer];
 	o->seed = (uint64_t)c->c.seed;
 	o->any = c->any;
-	return choose_rewrites(c, o, err);
+	o->keep_ranks = c->keep_ranks;
+	PL_CHECK(choose_rewrites(c, o, err));
+	return check_keep_ranks(o, err);
 }
 
 /* Are sizes of operations recorded? */
@@ -197,7 +202,7 @@ static bool asks_for_search(const struct config *c)
 {
 	return c->minutes != -1 || c->evaluations != -1 || c->memory != -1 || c->topology ||
 	       c->model || c->device || c->folder.n || c->allow.n || c->forbid.n || c->fuse_ops.n ||
-	       c->fuse_share != -1 || c->any || c->preset || c->step.n || c->fold;
+	       c->fuse_share != -1 || c->any || c->keep_ranks || c->preset || c->step.n || c->fold;
 }
 
 /* A graph, or the recording that all inputs are. */

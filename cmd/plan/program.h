@@ -21,7 +21,7 @@ struct config {
 	double minutes;
 	int64_t evaluations, memory; /* -1: no limit given */
 	const char *topology, *model, *device, *speeds;
-	bool any;
+	bool any, keep_ranks;
 	double fuse_share; /* -1: not given */
 	struct pl_list allow, forbid, step, fuse_ops, folder;
 };
@@ -32,6 +32,8 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_no
 		 struct pl_err *err) PL_MUST;
 /* The rewrites that --allow and --forbid leave. */
 int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_err *err) PL_MUST;
+/* Does --keep-ranks go with the other options? */
+int check_keep_ranks(struct pl_search_opts *o, struct pl_err *err) PL_MUST;
 
 /* ---- policies.c ---- */
 /* The report of a job: which policy suits its workers. */

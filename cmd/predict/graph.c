@@ -4,6 +4,7 @@
 #include "cost/host.h"
 #include "cost/predictor.h"
 #include "derive/describe.h"
+#include "io/container.h"
 #include "program.h"
 #include "sim/sim.h"
 
@@ -21,6 +22,7 @@ struct filler {
 	 * by their family alone */
 	size_t unknown, timeless, beyond, open, alike, all;
 	pl_id unknown_name;
+	const char *alike_name; /* of the first one */
 };
 
 static int find_device(const struct work *w, uint32_t *device, struct pl_err *err)
@@ -100,7 +102,8 @@ static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 	double ns = fmin(t->ns, 0x1p60);
 
 	f->beyond += t->flag == PL_KERNEL_EXTRAPOLATED;
-	f->alike += t->flag == PL_KERNEL_UNKNOWN;
+	if (t->flag == PL_KERNEL_UNKNOWN && !f->alike++)
+		f->alike_name = pl_edit_name(e, e->node[node].name);
 	f->open += isnan(t->lo_ns);
 	e->node[node].below = away(ns, t->lo_ns);
 	e->node[node].above = away(ns, t->hi_ns);
@@ -155,9 +158,11 @@ static void say(const struct filler *f, const char *file)
 		       file, f->open, f->all);
 	if (f->alike)
 		pl_say(log, PL_LOG_WARN,
-		       "%s: %zu of %zu operations have names of which nothing was measured: other "
-		       "operations of their family predict them, with wide intervals",
-		       file, f->alike, f->all);
+		       "%s: %zu of %zu operations have names of which nothing or little was "
+		       "measured "
+		       "(\"%s\"): other operations of their family predict them, with wide "
+		       "intervals",
+		       file, f->alike, f->all, f->alike_name);
 	if (f->beyond)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations are outside of what was measured: their times "
@@ -242,6 +247,22 @@ static int explain_graph(const struct filler *f, struct pl_out *out, struct pl_e
 	return rc;
 }
 
+/* A table or a job is no graph. */
+static int check_graph(struct pl_in *in, struct pl_err *err)
+{
+	const uint8_t *first;
+	int64_t n = pl_in_peek(in, 18, &first, err);
+
+	return n < 0 ? (int)n
+	       : !n || pl_container_probe(first, (size_t)n)
+		       ? 0
+		       : pl_fail(err, PL_EDATA,
+				 "%s: not a graph, which -O graph needs: graph(1) makes one of a "
+				 "job "
+				 "or a recording; a table is predicted without -O",
+				 pl_in_name(in));
+}
+
 int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err)
 {
 	struct filler f = { .w = w };
@@ -253,6 +274,7 @@ int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err)
 	if (!in)
 		return err->code;
 	pl_graph_init(&f.g);
+	PL_TRY(check_graph(in, err));
 	PL_TRY(pl_derive_read(in, w->pool, &f.g, err));
 	PL_TRY(find_times(&f, err));
 	if (w->c->explain) {

@@ -60,6 +60,10 @@ static int end_block(struct answer *a, struct pl_err *err)
 
 static void write_row(struct pl_writer *w, const struct pl_csv_row *raw)
 {
+	if (raw->text) {
+		pl_write(w, raw->text, raw->n_text);
+		return;
+	}
 	for (size_t i = 0; i < raw->n; i++) {
 		if (i)
 			pl_write_text(w, ",");

@@ -301,7 +301,8 @@ static int measure(struct kernels *k, int64_t network, const struct pl_model *m,
 	const struct pl_net_opts no = {
 		.batch = k->draw.batch, .threads = processors(k->c), .seed = 1, .in_place = true
 	};
-	const struct pl_optim_opts oo = { .kind = network % 2 ? PL_OPTIM_ADAMW : PL_OPTIM_SGD,
+	static const enum pl_optim_kind kinds[] = { PL_OPTIM_SGD, PL_OPTIM_ADAMW, PL_OPTIM_ADAM };
+	const struct pl_optim_opts oo = { .kind = kinds[network % (int64_t)PL_LEN(kinds)],
 					  .lr = 1e-4,
 					  .momentum = 0.9,
 					  .b1 = 0.9,

@@ -77,28 +77,58 @@ static void on_row(int end, void *arg)
 	r->start = r->line;
 }
 
-/* Without the blanks at both ends, as libcsv leaves them out. */
-static int add_plain(struct reader *r, char *from, char *end)
+static bool is_blank(char c)
 {
-	while (from < end && (*from == ' ' || *from == '\t'))
-		from++;
-	while (from < end && (end[-1] == ' ' || end[-1] == '\t'))
-		end--;
-	if (r->n >= FIELDS_MAX)
-		return pl_fail(r->err, PL_EDATA, "%s: line %lld: more than %u fields", r->name,
-			       (long long)r->line, FIELDS_MAX);
-	PL_CHECK(pl_grow(&r->len, &r->cap_len, r->n + 1, sizeof(*r->len), r->err));
-	PL_CHECK(pl_grow(&r->field, &r->cap_field, r->n + 1, sizeof(*r->field), r->err));
-	*end = '\0';
-	r->len[r->n] = (size_t)(end - from);
-	r->field[r->n++] = from;
-	return 0;
+	return c == ' ' || c == '\t';
+}
+
+/* Without the blanks at both ends, as libcsv leaves them out. False: it has none. */
+static bool strip(char **from, char **end)
+{
+	char *s = *from, *e = *end;
+
+	while (s < e && is_blank(*s))
+		s++;
+	while (s < e && is_blank(e[-1]))
+		e--;
+	if (s == *from && e == *end)
+		return false;
+	*from = s;
+	*end = e;
+	return true;
+}
+
+/* Cuts the text at its commas; *stripped: a field had blanks at its ends. */
+static int cut_fields(struct reader *r, char *s, char *end, bool *stripped)
+{
+	for (;;) {
+		char *comma = memchr(s, ',', (size_t)(end - s));
+		char *from = s, *to = comma ? comma : end;
+
+		if (r->n >= FIELDS_MAX)
+			return pl_fail(r->err, PL_EDATA, "%s: line %lld: more than %u fields",
+				       r->name, (long long)r->line, FIELDS_MAX);
+		if (r->n >= r->cap_len || r->n >= r->cap_field) {
+			PL_CHECK(pl_grow(&r->len, &r->cap_len, r->n + 1, sizeof(*r->len), r->err));
+			PL_CHECK(pl_grow(&r->field, &r->cap_field, r->n + 1, sizeof(*r->field),
+					 r->err));
+		}
+		if (from < to && (is_blank(*from) || is_blank(to[-1])))
+			*stripped |= strip(&from, &to);
+		*to = '\0';
+		r->len[r->n] = (size_t)(to - from);
+		r->field[r->n++] = from;
+		if (!comma)
+			return 0;
+		s = comma + 1;
+	}
 }
 
 /* A row without quotes on a line of n bytes, with its end. */
 static int feed_plain(struct reader *r, const uint8_t *p, size_t n)
 {
 	struct pl_csv_row row = { .line = r->line };
+	bool stripped = false;
 	char *s, *end;
 
 	r->n = r->text.n = 0;
@@ -106,19 +136,20 @@ static int feed_plain(struct reader *r, const uint8_t *p, size_t n)
 	s = (char *)r->text.p;
 	end = s + n - 1;
 	end -= end > s && end[-1] == '\r';
+	row.n_text = (size_t)(end - s);
 	r->line++;
-	while (s < end && (*s == ' ' || *s == '\t'))
+	while (s < end && is_blank(*s))
 		s++;
 	if (s == end) { /* nothing on it */
 		r->text.n = 0;
 		return 0;
 	}
-	for (char *comma; (comma = memchr(s, ',', (size_t)(end - s))); s = comma + 1)
-		PL_CHECK(add_plain(r, s, comma));
-	PL_CHECK(add_plain(r, s, end));
+	s = (char *)r->text.p;
+	PL_CHECK(cut_fields(r, s, end, &stripped));
 	row.field = r->field;
 	row.len = r->len;
 	row.n = r->n;
+	row.text = stripped ? NULL : (const char *)p;
 	r->n = r->text.n = 0;
 	return r->row(r->arg, &row, r->err);
 }

@@ -95,7 +95,7 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 			t.floor_ns / 1e3, t.compute_ns / 1e3, t.memory_ns / 1e3,
 			t.ns / t.factor / 1e3);
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV) {
-		tile = pl_tiles_choose(&p->tiles, &x->k, d);
+		tile = pl_tiles_choose_one(&p->tiles, &x->k, d);
 		pl_write_format(w, "  tile %u x %u\n", tile.a, tile.b);
 	}
 	pl_write_format(w, "  x %.3f learned", t.factor);
@@ -154,7 +154,7 @@ static void add_to_total(const struct pl_kernel_model *m, const struct pl_sample
 	if (!p || !m->learner->explain)
 		return;
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV)
-		tile = pl_tiles_choose(&p->tiles, &x->k, d);
+		tile = pl_tiles_choose_one(&p->tiles, &x->k, d);
 	pl_kernel_features(&x->k, d, &m->rates, tile, &bounds, row);
 	m->learner->explain(p->learned, row, part);
 	for (int i = 0; i < PL_FEATURES; i++)

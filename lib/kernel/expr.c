@@ -106,6 +106,8 @@ static int push_value(struct parser *p, const char *name)
 {
 	uint32_t value = p->find(p->arg, name);
 
+	if (value == PL_NONE && !strcmp(p->text, name))
+		return pl_fail(p->err, PL_EDATA, "there is no column or variable \"%s\"", name);
 	if (value == PL_NONE)
 		return pl_fail(p->err, PL_EDATA,
 			       "\"%.100s\": there is no column or variable \"%s\"", p->text, name);
@@ -305,6 +307,8 @@ double pl_expr_eval(const struct pl_expr *e, const double *value)
 	double stack[DEPTH_MAX + 1];
 	int n = 0;
 
+	if (e->n == 1 && e->code[0].op == VALUE) /* most of them are a column */
+		return value[e->code[0].value];
 	stack[0] = NAN;
 	for (size_t i = 0; i < e->n; i++) {
 		const struct code *c = &e->code[i];

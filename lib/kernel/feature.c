@@ -118,10 +118,16 @@ static float log_of(double v)
 	return isnan(v) ? NAN : (float)log(fmax(v, TINY));
 }
 
+/* Is v a multiple of a power of two? Dividing by one is exact, and fmod() is slow. */
+static bool is_multiple(double v, double of)
+{
+	return fabs(v) < 0x1p53 ? v / of == (double)(int64_t)(v / of) : fmod(v, of) == 0;
+}
+
 /* How many of the powers of two 4, 32 divide it. */
 static float alignment(double v)
 {
-	return (float)((fmod(v, 4) == 0) + (fmod(v, 32) == 0));
+	return (float)(is_multiple(v, 4) + is_multiple(v, 32));
 }
 
 struct pl_kernel pl_kernel_as_gemm(const struct pl_kernel *k)
@@ -168,7 +174,7 @@ static void of_product(const struct pl_kernel *conv, const struct pl_device *d,
 	x[14] = alignment(n);
 	x[15] = log_of(peak / d->sms / rate);
 	if (d->cpu > 0) /* vectors and their blocks are along n; power limits nothing */
-		x[15] = (float)((fmod(n, 8) == 0) + (fmod(n, 16) == 0) + (fmod(n, 64) == 0));
+		x[15] = (float)(is_multiple(n, 8) + is_multiple(n, 16) + is_multiple(n, 64));
 	if (conv->family == PL_KERNEL_CONV) { /* its filter says more than alignments */
 		x[13] = (float)conv->dim[4];
 		x[14] = (float)conv->dim[5];

@@ -237,10 +237,9 @@ struct quantiles pl_interval_of_others(const struct quantiles *shapes)
 }
 
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,
-			double ns, double floor_ns, double *low, double *high)
+			unsigned bin, double *low, double *high)
 {
 	bool known = device != PL_NONE;
-	unsigned bin = bin_of_time(ns, floor_ns);
 	const struct quantiles *q = best_of(known ? &p->known : &p->other, bin);
 	double more = 0;
 
@@ -263,6 +262,6 @@ void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, u
 		q = &m->known.all;
 	if (q->n < LEAST)
 		return;
-	*low = ns * exp(q->low - more);
-	*high = ns * exp(q->high + more);
+	*low = exp(q->low - more);
+	*high = exp(q->high + more);
 }

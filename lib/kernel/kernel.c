@@ -40,6 +40,7 @@ struct dims {
 	bool made;
 	char name[PL_KERNEL_DIMS][16];
 	double otherwise[PL_KERNEL_DIMS];
+	bool zero[PL_KERNEL_DIMS]; /* may be 0 */
 	unsigned n;
 };
 
@@ -56,6 +57,7 @@ static const struct dims *dims_of(unsigned family)
 
 		snprintf(d->name[d->n], sizeof(d->name[0]), "%.*s", (int)n, s);
 		d->otherwise[d->n] = s[n] == '=' ? strtod(s + n + 1, NULL) : NAN;
+		d->zero[d->n] = d->otherwise[d->n] <= 0;
 		s += strcspn(s, "|");
 		s += *s == '|';
 	}
@@ -147,20 +149,15 @@ struct pl_kernel_work pl_kernel_work(const struct pl_kernel *k)
 
 int pl_kernel_check(const struct pl_kernel *k, struct pl_err *err)
 {
-	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++) {
-		double otherwise;
-		const char *name = pl_kernel_dim(k->family, i, &otherwise);
-		bool zero = !isnan(otherwise) && otherwise <= 0;
+	const struct dims *d = dims_of(k->family);
 
-		if (!name)
-			break;
-		if (!(zero ? k->dim[i] >= 0 : k->dim[i] > 0) || k->dim[i] > 1e18)
-			return pl_fail(err, PL_EDATA, "%s of %s is %g, and must be %s", name,
+	for (unsigned i = 0; i < d->n; i++)
+		if (!(d->zero[i] ? k->dim[i] >= 0 : k->dim[i] > 0) || k->dim[i] > 1e18)
+			return pl_fail(err, PL_EDATA, "%s of %s is %g, and must be %s", d->name[i],
 				       pl_kernel_family_word(k->family), k->dim[i],
 				       k->dim[i] > 1e18 && isfinite(k->dim[i]) ? "at most 1e18"
-				       : zero				       ? "0 or more"
+				       : d->zero[i]			       ? "0 or more"
 									       : "above 0");
-	}
 	if (k->family == PL_KERNEL_CONV && k->dim[4] > k->dim[3] + 2 * k->dim[6])
 		return pl_fail(err, PL_EDATA, "kernel of conv is %g, and the padded image has %g",
 			       k->dim[4], k->dim[3] + 2 * k->dim[6]);

@@ -1,5 +1,5 @@
 /*
- * Cost models: fitting and applying.
+ * Cost models: fitting.
  *
  * A part is fitted in four stages. First comes the floor of each device: its shortest operations
  * take that long. Then comes the choice of tiles. Then the trees learn the factor
@@ -7,7 +7,7 @@
  * each device: the median of the errors that are left. A device that was not measured has the
  * median floor and no offset.
  *
- * O(samples * rounds) for each part; applying takes the depth of all trees.
+ * O(samples * rounds) for each part.
  */
 #include "kernel/model_internal.h"
 
@@ -15,15 +15,6 @@
 #define FEW	  20	/* samples of a device that show its floor */
 #define OF_FAMILY 40000 /* samples of the part of a family: more say nothing new */
 #define FLOOR	  0.02	/* this share of the operations is shorter */
-#define BLOCK	  256	/* operations that are predicted together */
-#define TOLERANCE 1.02	/* of a range */
-
-const char *pl_kernel_flag_word(unsigned flag)
-{
-	static const char *const words[] = { "in-range", "extrapolated", "unknown" };
-
-	return flag < PL_LEN(words) ? words[flag] : "unknown";
-}
 
 /* ---- life -------------------------------------------------------------------------------------
  */
@@ -121,24 +112,6 @@ out:
 	return rc;
 }
 
-static double floor_on(const struct part *p, uint32_t device)
-{
-	return device == PL_NONE || isnan(p->device_floor[device]) ? p->floor_ns
-								   : p->device_floor[device];
-}
-
-static double memory_of(const struct part *p, const struct pl_physics *x)
-{
-	return p->ns_per_byte > 0 ? x->memory_ns * p->ns_per_byte
-				  : hypot(x->memory_ns, p->clocks * x->request_ns);
-}
-
-/* What the data sheet allows at least. */
-static double bound_of(const struct part *p, const struct pl_physics *x)
-{
-	return isnan(x->compute_ns) ? NAN : fmax(x->compute_ns, memory_of(p, x));
-}
-
 /* The rate of communication, which no data sheet has. */
 static int find_rate(struct fitter *f, struct part *p, struct pl_err *err)
 {
@@ -151,7 +124,7 @@ static int find_rate(struct fitter *f, struct part *p, struct pl_err *err)
 	for (int long_ones = 1; long_ones >= 0 && !n; long_ones--)
 		for (size_t i = 0; i < f->n; i++) {
 			const struct pl_sample *x = &f->s->v[f->v[i]];
-			double floor_ns = floor_on(p, x->device);
+			double floor_ns = pl_part_floor(p, x->device);
 
 			if ((double)x->ns > (long_ones ? 4 : 1) * floor_ns)
 				rate[n++] = ((double)x->ns - floor_ns) / x->k.dim[0];
@@ -200,7 +173,7 @@ static int find_clocks(struct fitter *f, struct part *p, struct pl_err *err)
 	PL_TRY(pl_alloc(&v, all->n + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&times, f->n + 1, sizeof(*times), err));
 	for (uint32_t d = 0; d < all->n; d++) {
-		double floor_ns = floor_on(p, d);
+		double floor_ns = pl_part_floor(p, d);
 		size_t count = 0;
 
 		for (size_t i = 0; i < f->n; i++) {
@@ -249,18 +222,10 @@ static void find_ranges(struct fitter *f, struct part *p)
 
 		for (int k = 0; k < PL_KERNEL_DIMS; k++)
 			widen(&p->dim[k], x->k.dim[k]);
-		widen(&p->bound, (double)f->bound[i] / floor_on(p, x->device));
+		widen(&p->bound, (double)f->bound[i] / pl_part_floor(p, x->device));
 		widen(&p->bandwidth, f->s->devices.v[x->device].bandwidth);
 		widen(&p->flops, f->s->devices.v[x->device].flops);
 	}
-}
-
-static int lacks_rate(const struct pl_device *d, const struct pl_kernel *k, struct pl_err *err)
-{
-	return pl_fail(err, PL_EDATA,
-		       "the data sheet of %s does not say how fast it computes in %s "
-		       "(HalfTensorFLOPs)",
-		       d->name, pl_kernel_type_word(k->type));
 }
 
 /* Features and what is to be learned, of all samples of the part. */
@@ -276,14 +241,14 @@ static int make_columns(struct fitter *f, struct part *p, struct pl_err *err)
 		double bound, base;
 
 		if (!tile.a && (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV))
-			tile = pl_tiles_choose(&p->tiles, &x->k, d);
+			tile = pl_tiles_choose_one(&p->tiles, &x->k, d);
 		pl_kernel_features(&x->k, d, &f->m->rates, tile, &bounds, row);
 		for (int k = 0; k < PL_FEATURES; k++)
 			f->x[(size_t)k * f->n + i] = row[k];
-		bound = bound_of(p, &bounds);
-		base = f->m->learner->bounds ? floor_on(p, x->device) + bound : 1;
+		bound = pl_part_bound(p, &bounds);
+		base = f->m->learner->bounds ? pl_part_floor(p, x->device) + bound : 1;
 		if (!isfinite(base) || base <= 0)
-			return lacks_rate(d, &x->k, err);
+			return pl_kernel_lacks_rate(d, &x->k, err);
 		f->bound[i] = (float)bound;
 		f->y[i] = (float)log((double)x->ns / base);
 	}
@@ -489,145 +454,4 @@ int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
 			 struct pl_kernel_model **out, struct pl_err *err)
 {
 	return fit(s, use, o, family, most, out, err);
-}
-
-/* ---- applying ---------------------------------------------------------------------------------
- */
-
-struct block { /* operations of one part */
-	const struct part *part;
-	size_t n, at[BLOCK];
-	float x[BLOCK * PL_FEATURES];
-	double y[BLOCK];
-};
-struct applier {
-	const struct pl_kernel_model *m;
-	const struct pl_samples *s;
-	const struct pl_sample *v;
-	struct pl_kernel_time *out;
-	const struct part **part; /* [operation of s][family][type]; NULL: not yet looked for */
-	uint32_t *op, *device;	  /* of the model, by number of s; PL_NONE */
-	struct block *block;	  /* [part of the model] */
-};
-
-static bool outside(const struct range *r, double v)
-{
-	return v < r->low / TOLERANCE || v > r->high * TOLERANCE;
-}
-
-static bool is_extrapolated(const struct part *p, const struct pl_sample *x,
-			    const struct pl_device *d, double bound, double floor_ns)
-{
-	bool out = outside(&p->bound, bound / floor_ns);
-
-	for (int k = 0; k < PL_KERNEL_DIMS; k++)
-		out |= outside(&p->dim[k], x->k.dim[k]);
-	return out || outside(&p->bandwidth, d->bandwidth) || outside(&p->flops, d->flops);
-}
-
-/* The times of a block, from what is learned. */
-static void finish_block(struct applier *a, struct block *b)
-{
-	const struct part *p = b->part;
-
-	a->m->learner->apply(p->learned, b->x, b->n, b->y);
-	for (size_t i = 0; i < b->n; i++) {
-		struct pl_kernel_time *t = &a->out[b->at[i]];
-		const struct pl_sample *x = &a->v[b->at[i]];
-		uint32_t d = a->device[x->device];
-		bool known = d != PL_NONE && !isnan(p->device_floor[d]);
-		double bound = t->ns;
-
-		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0));
-		t->ns = (a->m->learner->bounds ? t->floor_ns + bound : 1) * t->factor;
-		pl_kernel_interval(a->m, p, known ? d : PL_NONE, t->ns, t->floor_ns, &t->lo_ns,
-				   &t->hi_ns);
-	}
-	b->n = 0;
-}
-
-static void put_in_block(struct applier *a, size_t i, const struct part *p)
-{
-	const struct pl_sample *x = &a->v[i];
-	const struct pl_device *d = &a->s->devices.v[x->device];
-	struct block *b = &a->block[p - a->m->part];
-	struct pl_kernel_time *t = &a->out[i];
-	struct pl_tile tile = { 0 };
-	struct pl_physics bounds;
-
-	b->part = p;
-	t->part = (uint32_t)(p - a->m->part);
-	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV)
-		tile = pl_tiles_choose(&p->tiles, &x->k, d);
-	pl_kernel_features(&x->k, d, &a->m->rates, tile, &bounds, b->x + b->n * PL_FEATURES);
-	t->floor_ns = floor_on(p, a->device[x->device]);
-	t->compute_ns = bounds.compute_ns;
-	t->memory_ns = memory_of(p, &bounds);
-	t->ns = bound_of(p, &bounds); /* until the block is finished */
-	t->flag = p->op == PL_NONE				 ? PL_KERNEL_UNKNOWN
-		  : is_extrapolated(p, x, d, t->ns, t->floor_ns) ? PL_KERNEL_EXTRAPOLATED
-								 : PL_KERNEL_IN_RANGE;
-	b->at[b->n++] = i;
-	if (b->n == BLOCK)
-		finish_block(a, b);
-}
-
-static const struct part *find_part(struct applier *a, const struct pl_sample *x)
-{
-	size_t at = ((size_t)x->k.op * PL_KERNEL_FAMILIES_ + x->k.family) * PL_KERNEL_TYPES_ +
-		    x->k.type;
-
-	if (!a->part[at])
-		a->part[at] = pl_kernel_part(a->m, a->op[x->k.op], x->k.family, x->k.type);
-	return a->part[at];
-}
-
-static int map_names(struct applier *a, struct pl_err *err)
-{
-	const struct pl_samples *s = a->s;
-
-	PL_CHECK(pl_alloc(&a->part, (s->op.n + 1) * PL_KERNEL_FAMILIES_ * PL_KERNEL_TYPES_,
-			  sizeof(struct part *), err));
-	PL_CHECK(pl_alloc(&a->op, s->op.n + 1, sizeof(*a->op), err));
-	PL_CHECK(pl_alloc(&a->device, s->devices.n + 1, sizeof(*a->device), err));
-	PL_CHECK(pl_alloc(&a->block, a->m->n_parts, sizeof(*a->block), err));
-	for (pl_id i = 0; i < s->op.n; i++)
-		a->op[i] = pl_intern_find(&a->m->op, s->op.str[i], s->op.len[i]);
-	for (uint32_t i = 0; i < s->devices.n; i++)
-		a->device[i] = pl_device_named(&a->m->devices, s->devices.v[i].name);
-	return 0;
-}
-
-int pl_kernel_apply(const struct pl_kernel_model *m, const struct pl_samples *s,
-		    const struct pl_sample *v, size_t n, struct pl_kernel_time *out,
-		    struct pl_err *err)
-{
-	struct applier a = { .m = m, .s = s, .v = v, .out = out };
-	int rc;
-
-	PL_TRY(map_names(&a, err));
-	for (size_t i = 0; i < n; i++) {
-		const struct part *p = v[i].known ? find_part(&a, &v[i]) : NULL;
-
-		out[i] = (struct pl_kernel_time){ .ns = NAN,
-						  .lo_ns = NAN,
-						  .hi_ns = NAN,
-						  .flag = PL_KERNEL_UNKNOWN,
-						  .part = PL_NONE };
-		if (p)
-			put_in_block(&a, i, p);
-		if (p && isnan(out[i].compute_ns)) {
-			rc = lacks_rate(&s->devices.v[v[i].device], &v[i].k, err);
-			goto out;
-		}
-	}
-	for (size_t i = 0; i < m->n_parts; i++)
-		if (a.block[i].n)
-			finish_block(&a, &a.block[i]);
-out:
-	pl_free(a.part);
-	pl_free(a.op);
-	pl_free(a.device);
-	pl_free(a.block);
-	return rc;
 }

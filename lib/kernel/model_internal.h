@@ -25,9 +25,15 @@ void pl_tiles_fini(struct tiles *t);
 /* From the samples v[0] .. v[n - 1] of one operation, as far as their kernels are known. */
 int pl_tiles_fit(struct tiles *t, const struct pl_samples *s, const uint32_t *v, size_t n,
 		 struct pl_err *err) PL_MUST;
-/* The tile of a product on a device. */
-struct pl_tile pl_tiles_choose(const struct tiles *t, const struct pl_kernel *k,
-			       const struct pl_device *d);
+struct tile_query { /* a product on a device */
+	const struct pl_kernel *k;
+	const struct pl_device *d;
+};
+/* The tile of each; many at once take a tenth of the time. */
+void pl_tiles_choose(const struct tiles *t, const struct tile_query *q, size_t n,
+		     struct pl_tile *tile);
+struct pl_tile pl_tiles_choose_one(const struct tiles *t, const struct pl_kernel *k,
+				   const struct pl_device *d);
 void pl_tiles_put(const struct tiles *t, struct pl_buf *b);
 int pl_tiles_get(struct pl_cur *c, struct tiles *t, struct pl_err *err) PL_MUST;
 
@@ -83,6 +89,27 @@ struct pl_kernel_model {
 	bool intervals;
 };
 
+/* On a device of the model; PL_NONE: on another one. */
+static inline double pl_part_floor(const struct part *p, uint32_t device)
+{
+	return device == PL_NONE || isnan(p->device_floor[device]) ? p->floor_ns
+								   : p->device_floor[device];
+}
+
+static inline double pl_part_memory(const struct part *p, const struct pl_physics *x)
+{
+	return p->ns_per_byte > 0 ? x->memory_ns * p->ns_per_byte
+				  : hypot(x->memory_ns, p->clocks * x->request_ns);
+}
+
+/* What the data sheet allows at least. */
+static inline double pl_part_bound(const struct part *p, const struct pl_physics *x)
+{
+	return isnan(x->compute_ns) ? NAN : fmax(x->compute_ns, pl_part_memory(p, x));
+}
+
+int pl_kernel_lacks_rate(const struct pl_device *d, const struct pl_kernel *k, struct pl_err *err);
+
 /* The part for an operation: of its name and type, else of its family and type; NULL. */
 const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, unsigned family,
 				  unsigned type);
@@ -101,9 +128,9 @@ int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
 struct quantiles pl_interval_quantiles(double *error, size_t n);
 /* For another device, if no device was left out: the quantiles of shapes, widened by a guess. */
 struct quantiles pl_interval_of_others(const struct quantiles *shapes);
-/* The interval of a time that the part predicts. */
-/* device: of the model, PL_NONE: it was not measured. */
+/* The interval of a time that the part predicts, by that time; NAN: there is none.
+ * bin: of the time. device: of the model, PL_NONE: it was not measured. */
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,
-			double ns, double floor_ns, double *low, double *high);
+			unsigned bin, double *low, double *high);
 
 #endif

@@ -32,9 +32,16 @@ struct let {
 struct op {
 	const struct schema_op *s;
 	struct pl_expr *dim[PL_KERNEL_DIMS];
+	double otherwise[PL_KERNEL_DIMS]; /* where there is no expression */
+	unsigned n_dims;
 	struct condition when;
 	struct pl_err why; /* the table lacks a column that it needs */
 	bool no_when;	   /* its condition needs that column */
+};
+struct named { /* operations of rows, by their names */
+	struct pl_intern name;
+	bool **fits; /* [name][operation of the schema] */
+	size_t cap;
 };
 struct latency { /* a column */
 	size_t column;
@@ -61,6 +68,7 @@ struct reader {
 	bool *used;    /* [column] */
 	struct let *let;
 	struct op *op;
+	struct named named;
 	struct latency *latency;
 	size_t n_latencies, cap_latencies;
 	size_t operation, device, model, kernel; /* columns; SIZE_MAX: none */
@@ -283,6 +291,9 @@ static int compile_ops(struct reader *r)
 		int rc;
 
 		x->s = &r->s->op[i];
+		while (x->n_dims < PL_KERNEL_DIMS &&
+		       pl_kernel_dim(x->s->family, x->n_dims, &x->otherwise[x->n_dims]))
+			x->n_dims++;
 		rc = compile_when(r, x->s->when, &x->when, &x->why);
 		x->no_when = rc < 0;
 		for (unsigned k = 0; k < PL_KERNEL_DIMS && rc >= 0; k++)
@@ -327,18 +338,39 @@ static int find_latencies(struct reader *r)
 		       r->name, pattern, r->s->name, star ? "the operations" : "the latency");
 }
 
+/* Which operations of the schema have that name: [operation of the schema]. */
+static int match_ops(struct reader *r, const char *name, bool **fits)
+{
+	PL_CHECK(pl_arena_array(&r->arena, fits, r->s->n_ops + 1, sizeof(**fits), r->err));
+	for (size_t k = 0; k < r->s->n_ops; k++)
+		(*fits)[k] = pl_glob(r->s->op[k].names, name);
+	return 0;
+}
+
+/* The same, for the operation of a row: each name is matched once. */
+static int find_ops(struct reader *r, const char *name, const bool **fits)
+{
+	struct named *n = &r->named;
+	size_t before = n->name.n;
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(&n->name, name, strlen(name), &id, r->err));
+	if (n->name.n > before) {
+		PL_CHECK(pl_grow(&n->fits, &n->cap, n->name.n, sizeof(*n->fits), r->err));
+		PL_CHECK(match_ops(r, name, &n->fits[id]));
+	}
+	*fits = n->fits[id];
+	return 0;
+}
+
 /* Which operations of the schema have the names of columns. */
 static int match_latencies(struct reader *r)
 {
 	for (size_t i = 0; i < r->n_latencies && r->operation == SIZE_MAX; i++) {
 		struct latency *l = &r->latency[i];
 
-		if (!l->star)
-			continue;
-		PL_CHECK(pl_arena_array(&r->arena, &l->fits, r->s->n_ops + 1, sizeof(*l->fits),
-					r->err));
-		for (size_t k = 0; k < r->s->n_ops; k++)
-			l->fits[k] = pl_glob(r->s->op[k].names, l->star);
+		if (l->star)
+			PL_CHECK(match_ops(r, l->star, &l->fits));
 	}
 	return 0;
 }
@@ -376,11 +408,25 @@ static int check_columns(const struct reader *r)
 	return 0;
 }
 
+/* A stream of another program has control characters in what would be its header. */
+static int check_text(const struct reader *r, const struct pl_csv_row *raw)
+{
+	for (size_t i = 0; i < raw->n; i++)
+		for (size_t k = 0; k < raw->len[i]; k++)
+			if ((unsigned char)raw->field[i][k] < ' ' && !isspace(raw->field[i][k]))
+				return pl_fail(r->err, PL_EDATA,
+					       "%s: no table in CSV, but binary data (of a graph, "
+					       "predict -O graph finds the durations)",
+					       r->name);
+	return 0;
+}
+
 static int read_header(struct reader *r, const struct pl_csv_row *raw)
 {
 	size_t most = raw->n + r->n_texts + r->s->n_lets + 1;
 
 	r->begun = true;
+	PL_CHECK(check_text(r, raw));
 	PL_CHECK(pl_arena_array(&r->arena, &r->column, raw->n, sizeof(*r->column), r->err));
 	for (size_t i = 0; i < raw->n; i++)
 		if (!(r->column[r->n_columns++] =
@@ -540,41 +586,43 @@ static void find_culprit(void *arg, uint32_t value)
 
 /* The sizes of an operation are refused: name the cell, if one is to blame. */
 static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
-		       const struct pl_measure *m, const char *why)
+		       const struct pl_measure *m)
 {
 	struct culprit c = { r, SIZE_MAX };
+	struct pl_err why = { 0 };
 
+	if (pl_kernel_check(&m->k, &why) >= 0)
+		return 0;
 	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++)
 		if (x->dim[i] && !(m->k.dim[i] > 0 && m->k.dim[i] <= 1e18))
 			pl_expr_uses(x->dim[i], find_culprit, &c);
+	if (c.column < raw->n && !raw->len[c.column])
+		return pl_fail(
+			r->err, PL_EDATA,
+			"%s: line %lld, column %zu (%s): the cell is empty, and operation \"%s\" "
+			"needs a number there",
+			r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op);
 	if (c.column == SIZE_MAX)
 		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
-			       (long long)raw->line, m->op, why);
+			       (long long)raw->line, m->op, why.msg);
 	return pl_fail(r->err, PL_EDATA,
 		       "%s: line %lld, column %zu (%s): operation \"%s\": %s; the cell holds "
 		       "\"%.60s\"",
-		       r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op, why,
-		       c.column < raw->n ? raw->field[c.column] : "");
+		       r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op,
+		       why.msg, c.column < raw->n ? raw->field[c.column] : "");
 }
 
 static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
 		    struct pl_measure *m)
 {
-	struct pl_err why = { 0 };
-
 	if (x->why.code)
 		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
 			       (long long)raw->line, m->op, x->why.msg);
 	m->k = (struct pl_kernel){ .family = x->s->family, .type = x->s->type };
-	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++) {
-		double otherwise = 0;
-
-		if (!pl_kernel_dim(m->k.family, i, &otherwise))
-			break;
-		m->k.dim[i] = x->dim[i] ? pl_expr_eval(x->dim[i], r->value) : otherwise;
-	}
-	if (pl_kernel_check(&m->k, &why) < 0)
-		return refuse_dims(r, raw, x, m, why.msg);
+	for (unsigned i = 0; i < x->n_dims; i++)
+		m->k.dim[i] = x->dim[i] ? pl_expr_eval(x->dim[i], r->value) : x->otherwise[i];
+	if (pl_kernel_check(&m->k, NULL) < 0)
+		return refuse_dims(r, raw, x, m);
 	m->known = true;
 	return 0;
 }
@@ -582,6 +630,7 @@ static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const 
 static int one_measure(struct reader *r, const struct pl_csv_row *raw, const struct latency *l,
 		       const char *op, struct pl_measure m)
 {
+	const bool *fits = l ? l->fits : NULL;
 	int rc = l ? read_latency(r, raw, l->column, &m.ns) : 0;
 
 	if (rc != 0) {
@@ -590,11 +639,12 @@ static int one_measure(struct reader *r, const struct pl_csv_row *raw, const str
 	}
 	m.op = op;
 	m.column = l ? (uint32_t)l->column + 1 : 0;
+	if (!fits)
+		PL_CHECK(find_ops(r, op, &fits));
 	for (size_t i = 0; i < r->s->n_ops && !m.known; i++) {
 		const struct op *x = &r->op[i];
 
-		if (!(l && l->fits ? l->fits[i] : pl_glob(x->s->names, op)) ||
-		    (!x->no_when && !holds(r, raw, &x->when)))
+		if (!fits[i] || (!x->no_when && !holds(r, raw, &x->when)))
 			continue;
 		m.op = x->s->as ? x->s->as : op;
 		PL_CHECK(set_dims(r, raw, x, &m));
@@ -658,6 +708,8 @@ static void reader_fini(struct reader *r)
 	pl_free(r->value);
 	pl_free(r->used);
 	pl_free(r->latency);
+	pl_intern_fini(&r->named.name);
+	pl_free(r->named.fits);
 	pl_arena_fini(&r->arena);
 }
 

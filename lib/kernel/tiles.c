@@ -191,28 +191,59 @@ static struct pl_tile fastest(const struct pl_kernel *conv, const struct pl_devi
 	return usual[best].t;
 }
 
-struct pl_tile pl_tiles_choose(const struct tiles *t, const struct pl_kernel *k,
-			       const struct pl_device *d)
+#define TOGETHER 64 /* products whose trees are applied at once */
+
+/* The tiles that a chooser takes for the products i[0 .. n - 1], at most TOGETHER. */
+static void choose_some(const struct tile_chooser *c, const struct tile_query *q, const size_t *i,
+			size_t n, struct pl_tile *tile)
 {
-	const struct tile_chooser *c = nearest(t, pl_device_generation(d));
-	double most = -INFINITY;
-	uint32_t best = 0;
-	float x[FEATURES];
+	double p[TILE_CLASSES * TOGETHER];
+	float x[TOGETHER * FEATURES] = { 0 };
 
-	if (d->cpu > 0)
-		return (struct pl_tile){ 1, 1, 0 };
-	if (!c)
-		return fastest(k, d);
-	features(k, d, x);
-	for (uint32_t i = 0; i < c->n && c->n > 1; i++) {
-		double p = pl_boost_apply(&c->is[i], x);
+	for (size_t k = 0; k < n; k++)
+		features(q[i[k]].k, q[i[k]].d, x + k * FEATURES);
+	pl_boost_apply_each(c->is, c->n, x, FEATURES, n, p);
+	for (size_t k = 0; k < n; k++) {
+		uint32_t best = 0;
 
-		if (p > most) {
-			most = p;
-			best = i;
+		for (uint32_t t = 1; t < c->n; t++)
+			if (p[t * n + k] > p[best * n + k])
+				best = t;
+		tile[i[k]] = c->tile[best];
+	}
+}
+
+void pl_tiles_choose(const struct tiles *t, const struct tile_query *q, size_t n,
+		     struct pl_tile *tile)
+{
+	for (size_t i = 0; i < n; i++)
+		if (q[i].d->cpu > 0)
+			tile[i] = (struct pl_tile){ 1, 1, 0 };
+		else if (!t->n)
+			tile[i] = fastest(q[i].k, q[i].d);
+	for (size_t c = 0; c < t->n; c++) {
+		size_t some[TOGETHER], n_some = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			if (!(q[i].d->cpu > 0) &&
+			    nearest(t, pl_device_generation(q[i].d)) == &t->v[c])
+				some[n_some++] = i;
+			if (n_some && (n_some == TOGETHER || i + 1 == n)) {
+				choose_some(&t->v[c], q, some, n_some, tile);
+				n_some = 0;
+			}
 		}
 	}
-	return c->tile[best];
+}
+
+struct pl_tile pl_tiles_choose_one(const struct tiles *t, const struct pl_kernel *k,
+				   const struct pl_device *d)
+{
+	const struct tile_query q = { k, d };
+	struct pl_tile tile;
+
+	pl_tiles_choose(t, &q, 1, &tile);
+	return tile;
 }
 
 /* ---- as bytes ---------------------------------------------------------------------------------

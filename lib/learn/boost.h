@@ -81,6 +81,9 @@ double pl_boost_apply(const struct pl_boost *m, const float *x);
 /* x: (n, stride), y: (n). Faster than one sample at a time. */
 void pl_boost_apply_many(const struct pl_boost *m, const float *x, size_t stride, size_t n,
 			 double *y);
+/* Several models of the same features, y: [model][n]. */
+void pl_boost_apply_each(const struct pl_boost *m, size_t models, const float *x, size_t stride,
+			 size_t n, double *y);
 /* Add to part[feature] what each feature contributes to the prediction of x: the changes of the
  * mean along the path of each tree (Saabas, 2014). Their sum and the return value, the prediction
  * of no features, are the prediction. */

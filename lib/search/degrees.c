@@ -6,6 +6,10 @@
  * fitted to it, and device, batch, buckets and all else are chosen for it. The plan with the least
  * time for a sample wins. A higher degree needs more ranks, so it must gain WORTH on lower ones;
  * and what the line saves must be more than the prediction may err.
+ *
+ * With the ranks that there are (keep_ranks), a degree leaves a part of the replicas, each of which
+ * takes as many times the samples. Lines of ranks and batch say so; nothing else is changed then,
+ * because the members of groups in the graph stay those that were recorded.
  */
 #include <math.h>
 
@@ -66,6 +70,7 @@ struct degree_search {
 	int64_t evaluations; /* so far */
 	size_t left;	     /* degrees that are not yet searched */
 	size_t divided;	     /* degrees that were possible */
+	bool limited;	     /* the limit of simulations left degrees out */
 	double doubted;	     /* time for a sample of the best degree that may be an error */
 	struct pl_err doubt; /* the message about it */
 };
@@ -87,19 +92,20 @@ static void choice_fini(struct choice *c)
 /* The step of the graph with these lines. model: the recorded communication gets the times of the
  * model, where no line changes it. out: the graph with the line, which is the only one; or NULL.
  * PL_EDATA: refused. */
-static int step_with(const struct degree_search *d, const struct pl_plan *lines, bool model,
-		     double *step, double *work_ns, struct pl_graph *out, struct pl_err *err)
+static int step_of(const struct pl_graph *g, const struct pl_cost *cost,
+		   const struct pl_plan *lines, bool model, double *step, double *work_ns,
+		   struct pl_graph *out, struct pl_err *err)
 {
 	struct pl_rewrite_basis basis = { 0 };
-	struct pl_sim *sim = pl_sim_new(d->g, err);
+	struct pl_sim *sim = pl_sim_new(g, err);
 	struct pl_rewriter *r = NULL;
 	struct pl_edit e = { 0 };
 	uint32_t tensors;
 	int rc;
 
 	PL_TRY(sim ? 0 : err->code);
-	PL_TRY(pl_sim_edit(sim, 0, d->g->n_steps, &e, err));
-	r = pl_rewrite_new(&e, d->cost, err);
+	PL_TRY(pl_sim_edit(sim, 0, g->n_steps, &e, err));
+	r = pl_rewrite_new(&e, cost, err);
 	PL_TRY(r ? 0 : err->code);
 	pl_rewrite_tensors(r, &tensors);
 	PL_TRY(out ? pl_rewrite(r, lines->rw, err) : pl_rewrite_plan(r, lines, err));
@@ -114,6 +120,12 @@ out:
 	pl_edit_fini(&e);
 	pl_sim_free(sim);
 	return rc;
+}
+
+static int step_with(const struct degree_search *d, const struct pl_plan *lines, bool model,
+		     double *step, double *work_ns, struct pl_graph *out, struct pl_err *err)
+{
+	return step_of(d->g, d->cost, lines, model, step, work_ns, out, err);
 }
 
 static struct pl_rewrite line_of(int64_t degree)
@@ -199,6 +211,30 @@ static int check_ranks(const struct degree_search *d, int64_t degree, struct pl_
 		       (long long)ranks, d->cost->topo.n_ranks);
 }
 
+/* c->plan: the same ranks and samples of the divided graph, otherwise as recorded. PL_EDATA: its
+ * replicas cannot be divided so. */
+static int use_same_ranks(struct degree_search *d, const struct pl_graph *g,
+			  const struct pl_cost *cost, struct choice *c, struct pl_err *err)
+{
+	struct pl_rewrite lines[2] = { line_of(0), line_of(0) };
+	const struct pl_plan both = { .rw = lines, .n_rw = PL_LEN(lines) };
+	double work = c->work_ns / fmax(c->step, 1), more;
+
+	lines[0].op = PL_RW_RANKS;
+	lines[0].x = 1 / (double)c->degree;
+	lines[1].op = PL_RW_BATCH;
+	lines[1].x = (double)c->degree;
+	PL_CHECK(step_of(g, cost, &both, false, &c->step, &more, NULL, err));
+	c->work_ns = work * c->step + more; /* of one model, so they may err to one side */
+	for (size_t i = 0; i < PL_LEN(lines); i++)
+		PL_CHECK(pl_plan_add(&c->plan, &lines[i], err));
+	c->plan.predicted_ns = (pl_ns)llround(d->by * c->step);
+	c->error = error_between(d, c, d->by * d->step, d->by * c->step);
+	c->fits = true;
+	d->evaluations++;
+	return 0;
+}
+
 /* c->plan of the divided graph. PL_EDATA: it cannot be divided so. */
 static int try_degree(struct degree_search *d, struct choice *c, struct pl_err *err)
 {
@@ -210,14 +246,16 @@ static int try_degree(struct degree_search *d, struct choice *c, struct pl_err *
 	int rc;
 
 	pl_graph_init(&g);
-	PL_TRY(check_ranks(d, c->degree, err));
+	PL_TRY(d->o->keep_ranks ? 0 : check_ranks(d, c->degree, err));
 	PL_TRY(step_with(d, &alone, false, &c->step, &c->work_ns, &g, err));
 	PL_TRY(pl_cost_fit(&g, d->cost->user_topology ? &d->cost->topo : NULL, &cost, err));
 	fitted = true;
 	d->divided++;
+	d->evaluations++;
 	cost.predictor = d->cost->predictor;
-	rc = search_one(d, &g, &cost, c, &c->plan, err);
-	if (rc == 0)
+	if (d->o->keep_ranks)
+		rc = use_same_ranks(d, &g, &cost, c, err);
+	else if ((rc = search_one(d, &g, &cost, c, &c->plan, err)) == 0)
 		c->error = error_of(d, c);
 out:
 	if (fitted)
@@ -259,19 +297,22 @@ static bool is_better(struct degree_search *d, const struct choice *c, double be
 
 static void say_time(const struct degree_search *d, const struct choice *c)
 {
-	char text[24], error[24], without[32] = "none fits the memory";
+	char text[24], error[24], times[24] = "", without[32] = "none fits the memory";
 
 	if (!c->fits) {
 		pl_say(d->o->log, PL_LOG_NOTE, "tensor-parallel by=%lld: no plan fits the memory",
 		       (long long)c->degree);
 		return;
 	}
+	if (!d->o->keep_ranks)
+		snprintf(times, sizeof(times), "%lld", (long long)c->degree);
 	if (isfinite(d->least))
 		pl_fmt_ns(without, sizeof(without), (pl_ns)(d->least * c->samples));
 	pl_say(d->o->log, PL_LOG_NOTE,
-	       "tensor-parallel by=%lld: %s (+- %s) a step on %lld times the ranks; without it %s",
+	       "tensor-parallel by=%lld: %s (+- %s) a step on %s%s; without it %s",
 	       (long long)c->degree, pl_fmt_ns(text, sizeof(text), c->plan.predicted_ns),
-	       pl_fmt_ns(error, sizeof(error), (pl_ns)c->error), (long long)c->degree, without);
+	       pl_fmt_ns(error, sizeof(error), (pl_ns)c->error), times,
+	       d->o->keep_ranks ? "the same ranks" : " times the ranks", without);
 }
 
 /* The plan without division has the tensors of the graph; the lines come from the other one. */
@@ -279,8 +320,11 @@ static int take_plan(const struct degree_search *d, const struct choice *c, stru
 		     struct pl_err *err)
 {
 	struct pl_rewrite line = line_of(c->degree);
-	struct pl_plan others = { .rw = c->plan.rw, .n_rw = c->plan.n_rw };
 	const struct pl_plan none = { .n_rw = 0 };
+	/* the ranks and the batch belong to the line */
+	const struct pl_plan others =
+		d->o->keep_ranks ? none
+				 : (struct pl_plan){ .rw = c->plan.rw, .n_rw = c->plan.n_rw };
 	double before, after, ignore;
 	int rc;
 
@@ -296,8 +340,8 @@ static int take_plan(const struct degree_search *d, const struct choice *c, stru
 	line.alone_ns = (pl_ns)llround(d->by * (d->step - c->step));
 	p->n_rw = 0;
 	PL_CHECK(pl_plan_add(p, &line, err));
-	for (size_t i = 0; i < others.n_rw; i++)
-		PL_CHECK(pl_plan_add(p, &others.rw[i], err));
+	for (size_t i = 0; i < c->plan.n_rw; i++)
+		PL_CHECK(pl_plan_add(p, &c->plan.rw[i], err));
 	p->baseline_ns = (pl_ns)llround(d->by * c->samples * d->step);
 	p->predicted_ns = c->plan.predicted_ns;
 	p->error_ns = (pl_ns)llround(c->error);
@@ -314,7 +358,10 @@ static const char *reason(const char *msg)
 	static const char line[] = "tensor-parallel: ";
 	const char *at = strstr(msg, line);
 
-	return at ? at + sizeof(line) - 1 : msg;
+	if (at)
+		return at + sizeof(line) - 1;
+	at = strncmp(msg, "rewrite ", 8) ? NULL : strstr(msg, ": ");
+	return at ? at + 2 : msg;
 }
 
 static int try_all(struct degree_search *d, struct choice *best, struct choice *none,
@@ -327,6 +374,11 @@ static int try_all(struct degree_search *d, struct choice *best, struct choice *
 		struct choice c;
 		int rc;
 
+		/* the division, and a plan */
+		if (d->o->evaluations && d->evaluations + 2 > d->o->evaluations) {
+			d->limited = true;
+			break;
+		}
 		choice_init(&c, degrees[i]);
 		d->left = PL_LEN(degrees) - i;
 		rc = try_degree(d, &c, err);
@@ -392,7 +444,7 @@ int pl_search_degrees(const struct pl_graph *g, const struct pl_cost *cost,
 		*err = no;
 		rc = PL_ENO;
 	}
-	if (o->stop && *o->stop)
+	if ((o->stop && *o->stop) || d.limited)
 		p->complete = false;
 out:
 	choice_fini(&none);

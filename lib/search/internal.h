@@ -69,7 +69,9 @@ struct search {
 	int64_t evaluations;
 	int64_t limit_bytes; /* candidates that need more are refused; 0: no limit */
 	pl_ns begun;
-	bool over; /* a limit was reached, or a stop was requested */
+	size_t reserve; /* simulations that are kept for later strategies */
+	size_t needed;	/* candidates of the next batch that are simulated whatever the limit */
+	bool over;	/* a limit was reached, or a stop was requested */
 	bool swept;
 };
 

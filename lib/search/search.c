@@ -277,10 +277,13 @@ static bool asks_for_communication(const struct pl_search_opts *o)
 	       o->prefetch || o->keep || o->preset > PL_PRESET_BEST;
 }
 
+/* *again: it is the second search, on all ranks and steps; afterwards: a second one is needed.
+ * spent: simulations of the first one, which count; it leaves a third of them to the second. */
 static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
-		       struct pl_search_opts o, uint32_t gathers, bool reduce, bool *again,
+		       struct pl_search_opts o, uint32_t gathers, int64_t spent, bool *again,
 		       struct pl_plan *p, struct pl_err *err)
 {
+	bool reduce = !*again;
 	struct search s = { .o = &o,
 			    .cost = cost,
 			    .whole = g,
@@ -289,12 +292,15 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 			    .samples = 1,
 			    .sharded = gathers > 0,
 			    .parted = reduce,
+			    .evaluations = spent,
 			    .probe = PL_NONE };
 	int rc;
 
 	*again = false;
 	pl_graph_init(&s.reduced);
 	rc = open_search(&s, reduce, err);
+	if (reduce && (s.tolerance > 0 || s.parted))
+		o.evaluations -= o.evaluations / 3;
 	if (rc == 0)
 		keep_unknown_buckets(&s, &o, reduce);
 	if (rc == 0 && s.sharded)
@@ -307,6 +313,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 			       : "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, again, err);
+	p->evaluations = s.evaluations;
 	close_search(&s);
 	return rc;
 }
@@ -316,12 +323,12 @@ int pl_search_undivided(const struct pl_graph *g, const struct pl_cost *cost,
 {
 	bool again = false;
 	uint32_t gathers = pl_rewrite_gathers(g);
-	int rc = search_once(g, cost, *o, gathers, true, &again, p, err);
+	int rc = search_once(g, cost, *o, gathers, 0, &again, p, err);
 
 	if (!again)
 		return rc;
 	p->n_rw = p->n_tensors = 0;
-	return search_once(g, cost, *o, gathers, false, &again, p, err);
+	return search_once(g, cost, *o, gathers, p->evaluations, &again, p, err);
 }
 
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,

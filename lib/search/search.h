@@ -58,7 +58,8 @@ struct pl_search_opts {
 	bool precision;		   /* bf16 for all operations, if that helps */
 	bool device, batch;	   /* another device, another batch; the caller has a cost model */
 	bool tensor;		   /* layers divided among 2, 4 or 8 ranks */
-	bool fuse_ops;		   /* operations that follow one another */
+	bool keep_ranks; /* with `tensor` alone: of the same ranks, with the same samples a step */
+	bool fuse_ops;	 /* operations that follow one another */
 	const char *const
 		*fuse_glob; /* names of operations that may be fused; none: pl_search_fusable() */
 	size_t n_fuse_globs;

@@ -40,7 +40,7 @@ static int choose(struct search *s, const struct pl_rewrite *rw, size_t n, struc
 	before = pl_edit_mean_step(&s->worker[0].e);
 	for (i = 0; i < n; i++) {
 		mean[i] = INFINITY;
-		if (i && rw[i].op == rw[i - 1].op && isinf(mean[i - 1]))
+		if (pl_search_over(s) || (i && rw[i].op == rw[i - 1].op && isinf(mean[i - 1])))
 			continue;
 		PL_CHECK(step_with(s, &rw[i], &mean[i], err));
 		best = fmin(best, mean[i]);

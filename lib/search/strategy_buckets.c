@@ -101,6 +101,7 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	s->recorded->b.n_sets = s->n ? pl_rewrite_buckets(r, s->recorded->b.set) : 0;
 	pl_search_cand_number(s, s->recorded);
 	all->has_choices = s->n > 0;
+	all->reserve = all->has_choices ? 2 : 0; /* also before extras: pl_search_find_bias() */
 	return all->sharded ? 0 : pl_rewrite_base(r, all->p, err);
 }
 
@@ -173,6 +174,9 @@ static int run_presets(struct choices *s, struct pl_err *err)
 	for (int i = PL_PRESET_NONE; i < PL_PRESET_COUNT_; i++)
 		if (one ? i == (int)s->o->preset : i > PL_PRESET_NONE && s->o->fuse)
 			pl_search_choice_add_preset(s, (enum pl_preset)i);
+	/* what does not fit the memory is searched again */
+	s->search->reserve = s->o->memory_bytes ? (size_t)s->o->evaluations / 2 : 0;
+	s->search->needed = one ? 2 : 1;
 	PL_CHECK(pl_search_choice_simulate(s, err));
 	s->recorded->head.mean = s->batch[0]->mean;
 	if (one)

@@ -93,7 +93,7 @@ static int try_with(struct fit *f, const struct saving *more, struct pl_err *err
 	if (rc == 0)
 		rc = show(f, err);
 	f->mean = pl_edit_mean_step(&l->e);
-	f->s->evaluations++;
+	f->s->evaluations += !pl_search_over(f->s); /* see use_savings() */
 	return rc;
 }
 
@@ -153,8 +153,10 @@ static int price(struct fit *f, struct pl_err *err)
 	for (size_t i = 0; rc == 0 && i < f->n; i++) {
 		struct saving *w = &f->saving[i];
 
-		rc = try_with(f, w, err);
 		w->ns_per_byte = INFINITY;
+		if (pl_search_over(f->s))
+			continue;
+		rc = try_with(f, w, err);
 		if (rc == 0 && f->peak.bytes < peak)
 			w->ns_per_byte = fmax(f->mean - mean, 0) / (double)(peak - f->peak.bytes);
 		rc = pl_search_allow_refusal(rc, err);
@@ -179,7 +181,7 @@ static int fewer(struct fit *f, struct pl_err *err)
 	int rc = 0;
 
 	for (int64_t k = 2; rc == 0 && used && k < used->rw.k; k *= 2)
-		for (size_t i = 0; rc == 0 && i < f->n; i++) {
+		for (size_t i = 0; rc == 0 && i < f->n && !pl_search_over(f->s); i++) {
 			struct saving *w = &f->saving[i];
 
 			if (w->rw.op != PL_RW_ACCUMULATE || w->rw.k != k)
@@ -201,7 +203,8 @@ static int use_cheapest(struct fit *f, bool *any, struct pl_err *err)
 	int rc = 0;
 
 	*any = false;
-	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > f->limit; i++) {
+	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > f->limit && !pl_search_over(f->s);
+	     i++) {
 		struct saving *w = &f->saving[i];
 		struct saving *out = w->rw.op == PL_RW_ACCUMULATE ? microbatches(f) : NULL;
 
@@ -215,14 +218,16 @@ static int use_cheapest(struct fit *f, bool *any, struct pl_err *err)
 	return rc;
 }
 
-/* A saving lowers the peaks of some ranks, as the stages of a pipeline have different layers. When
+/* What fits is kept when a limit ends the search; it is then simulated once more.
+ *
+ * A saving lowers the peaks of some ranks, as the stages of a pipeline have different layers. When
  * another rank has the highest peak, the savings have other prices. */
 static int use_savings(struct fit *f, struct pl_err *err)
 {
 	bool any = true;
 	int rc = 0;
 
-	while (rc == 0 && any && f->peak.bytes > f->limit) {
+	while (rc == 0 && any && f->peak.bytes > f->limit && !pl_search_over(f->s)) {
 		rc = price(f, err);
 		if (rc == 0)
 			rc = try_with(f, NULL, err);
@@ -231,7 +236,7 @@ static int use_savings(struct fit *f, struct pl_err *err)
 	}
 	if (f->peak.bytes > f->limit)
 		return rc;
-	for (size_t i = f->n; rc == 0 && i-- > 0;) {
+	for (size_t i = f->n; rc == 0 && i-- > 0 && !pl_search_over(f->s);) {
 		if (!f->saving[i].used)
 			continue;
 		f->saving[i].used = false;
@@ -262,6 +267,13 @@ static int no_fit(const struct fit *f, struct pl_err *err)
 	if (p->name != PL_NONE)
 		snprintf(where, sizeof(where), " (at \"%.120s\")",
 			 pl_edit_name(&f->s->worker[0].e, p->name));
+	if (pl_search_over(f->s))
+		return pl_fail(err, PL_ENO,
+			       "the search ended before a plan fitted the memory: rank "
+			       "%d needs %s%s, %s more than it may have; allow more simulations or "
+			       "minutes",
+			       p->rank, pl_fmt_bytes(need, sizeof(need), (double)p->bytes), where,
+			       pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - f->limit)));
 	return pl_fail(
 		err, PL_ENO,
 		"no plan fits the memory: rank %d needs %s%s, %s more than it may have; fewer "
@@ -304,10 +316,10 @@ static int try_all(struct fit *f, struct pl_err *err)
 	const struct candidate *each;
 
 	PL_CHECK(try_from(f, s->best, err));
-	if (!s->has_choices || s->o->preset > PL_PRESET_BEST)
+	if (!s->has_choices || s->o->preset > PL_PRESET_BEST || pl_search_over(s))
 		return 0;
 	PL_CHECK(try_from(f, s->recorded, err));
-	if (!s->o->fuse)
+	if (!s->o->fuse || pl_search_over(s))
 		return 0;
 	pl_search_choice_clear(s->choices);
 	each = pl_search_choice_add_preset(s->choices, PL_PRESET_EACH);
@@ -328,6 +340,7 @@ static int search_again(struct search *s, const struct candidate *from, struct p
 		if (s->o->preset == PL_PRESET_SEARCH)
 			pl_search_choice_add_seeds(s->choices);
 	}
+	s->needed = 1;
 	PL_CHECK(pl_search_choice_simulate(s->choices, err));
 	pl_search_choice_move(s->choices, s->best);
 	return s->o->preset == PL_PRESET_SEARCH ? pl_search_choice_improve(s->choices, err) : 0;
@@ -381,6 +394,7 @@ int pl_search_memory(struct search *s, struct pl_err *err)
 	};
 	int rc;
 
+	s->reserve = 0;
 	if (!f.limit)
 		return 0;
 	warn_unknown(s);

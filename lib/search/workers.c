@@ -14,6 +14,14 @@
 /* The number of stacked states before a worker starts from the root again: each has a log. */
 #define DEPTH_MAX 64
 
+/* The simulations that the limit leaves. */
+static size_t left_to(const struct search *s)
+{
+	int64_t most = s->o->evaluations - (int64_t)s->reserve;
+
+	return s->o->evaluations ? (size_t)pl_max_i64(most - s->evaluations, 0) : SIZE_MAX;
+}
+
 bool pl_search_over(struct search *s)
 {
 	const struct pl_search_opts *o = s->o;
@@ -24,7 +32,7 @@ bool pl_search_over(struct search *s)
 		s->over = true;
 	if (o->limit_ns && pl_now_ns() - s->begun >= o->limit_ns)
 		s->over = true;
-	return s->over;
+	return s->over || (o->evaluations && !left_to(s));
 }
 
 static void report_progress(const struct search *s)
@@ -199,12 +207,18 @@ static void run_share(void *arg)
 int pl_search_simulate(struct search *s, bool from_present, struct candidate *const *batch,
 		       size_t n, apply_candidate *apply, struct pl_err *err)
 {
-	if (!n)
+	size_t counted = pl_min_size(n, left_to(s)), some = pl_min_size(n, s->needed);
+
+	some = counted > some ? counted : some;
+	for (size_t i = some; i < n; i++) /* as one that cannot be done */
+		batch[i]->mean = INFINITY;
+	s->needed = 0;
+	if (!some)
 		return 0;
 	report_progress(s);
 	s->from_present = from_present;
 	s->batch = batch;
-	s->n_batch = n;
+	s->n_batch = some;
 	s->apply = apply;
 	if (s->queue) {
 		for (uint32_t i = 0; i < s->n_workers; i++)
@@ -219,6 +233,6 @@ int pl_search_simulate(struct search *s, bool from_present, struct candidate *co
 			*err = s->worker[i].err;
 			return s->worker[i].rc;
 		}
-	s->evaluations += (int64_t)n;
+	s->evaluations += (int64_t)counted;
 	return 0;
 }

@@ -197,6 +197,16 @@ check "... which hold five of six operations, or all" awk -F , '$1 == "op" { n++
 grep -v '^div' kinds.csv >kinds.known
 grep '^OPName\|^div\|^add' kinds.csv >kinds.asked
 p --train --schema=neusight -o kinds.model kinds.known
+printf 'paceline-job 1\nmodel mlp:8-8-8\ndata synthetic:samples=100,dims=8,classes=8\n' >tiny.job
+"$BIN/graph" -q -o tiny.graph tiny.job
+status 3 "a graph where a table should be" p -m kinds.model tiny.graph
+says 'no table in CSV, but binary data' "... says so"
+status 3 "a table where a graph should be" p -m kinds.model --device=alpha -O graph kinds.asked
+says 'kinds.asked: not a graph, which -O graph needs' "... says so"
+status 3 "a job where a graph should be" p -m kinds.model --device=alpha -O graph tiny.job
+awk 'NR == 2 { sub(/[0-9]+$/, "") } 1' kinds.asked >hole.asked
+status 3 "an empty cell" p -m kinds.model hole.asked
+says 'line 2, column [0-9]* (.*): the cell is empty, and operation' "... is named"
 status 0 "an operation of which nothing was measured" p -m kinds.model kinds.asked
 check "... has an interval, and is flagged" awk -F , 'NR > 1 && $1 == "div" { n++; bad += !($10 < $9 && $9 < $11 && $NF == "unknown") } END { exit bad || n != 70 }' out
 check "... which is wider than that of one that was measured" awk -F , '

@@ -12,6 +12,8 @@ job middle gpt:layers=3,heads=4,width=512,context=64,vocab=512 12 4
 job odd gpt:layers=1,heads=6,width=768,context=128,vocab=512 8 2
 job one gpt:layers=1,heads=8,width=512,context=128,vocab=512 8 1
 
+job deep gpt:layers=2,heads=16,width=1024,context=64,vocab=512 2 8
+
 model="-m k.model --devices=sheets --device=one"
 # search ALLOW GRAPH OPTION...: the plan, and what was said, in job.plan and said
 search() {
@@ -128,6 +130,36 @@ search tensor-parallel wide.graph --memory=$((whole / 3))
 check "memory for a third of the job: a degree that fits" awk -v limit=$((whole / 3)) '
 	$1 == "peak" { peak = $2 } $1 == "tensor-parallel" { n++ } END { print "# " peak ", " limit; exit !(n && peak > 0 && peak <= limit) }' job.plan
 check "... the others do not" grep -q 'by=2: no plan fits the memory' said
+# the same ranks: fewer replicas, which take more samples
+for topology in "" --topology=4x2:dgx-a100; do
+	# shellcheck disable=SC2086  # no word, or one
+	search tensor-parallel deep.graph --keep-ranks $topology
+	echo "1 $(value baseline)" >table
+	for n in 2 4 8; do
+		printf 'paceline-plan 1\ntensor-parallel by=%s\nranks by=%s\nbatch by=%s\n' $n "$(awk -v n=$n 'BEGIN { print 1 / n }')" $n >some.plan
+		# shellcheck disable=SC2086
+		echo "$n $(replayed $topology -p some.plan deep.graph)"
+	done >>table
+	check "the same ranks $topology: the best degree" awk -v plan="$(value predicted)" '
+		NR == FNR { if ($1 == "tensor-parallel") { sub(/^by=/, "", $2); chosen = $2 } next }
+		NR > FNR && (!best || $2 < 0.98 * best) { best = $2; degree = $1 }
+		{ print "# " $0 }
+		END { exit !(chosen > 1 && chosen == degree && plan >= best * 0.99999 - 2 && plan <= best * 1.00001 + 2) }' job.plan table
+	# shellcheck disable=SC2086
+	replayed $topology -p job.plan deep.graph >again
+	check "... and the interval is about that of replay" awk -v half="$(value error)" '{ print "# " half ", " $2; exit !(half > 0.7 * $2 && half < 1.4 * $2) }' again
+done
+search tensor-parallel wide.graph --keep-ranks
+check "replicas that cannot be divided are left out" grep -q 'by=4: ranks: that makes 0.5 data-parallel replicas of 2$' said
+check "... and those of which fewer are slower" no grep -q '^tensor-parallel' job.plan
+status 2 "no other rewrite with the same ranks" "$BIN/plan" --allow=tensor-parallel,fuse-tensors --keep-ranks -O text wide.graph
+says 'searches the degree alone' "... says so"
+status 2 "no limit of memory" "$BIN/plan" --allow=tensor-parallel --keep-ranks --memory=1G -O text wide.graph
+
+for n in 1 2 9 50; do
+	search tensor-parallel,fuse-tensors wide.graph --evaluations=$n
+	check "at most $n simulations for all degrees" test "$(value evaluations)" -le $n
+done
 status 1 "memory for none" "$BIN/plan" -q --allow=tensor-parallel --memory=1M -O text wide.graph
 
 # ---- graphs that cannot be divided --------------------------------------------------------------------

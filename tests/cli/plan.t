@@ -49,7 +49,13 @@ status 0 "algorithms on request" "$BIN/plan" -O text --allow algorithm "$g"
 check "... and nothing else" sh -c "! grep -q '^fuse' '$TMP/out'"
 status 0 "a longer search" "$BIN/plan" -O text --evaluations 2000 "$g"
 check "... is no worse" sh -c "[ $(number predicted "$TMP/out") -le $(number predicted "$TMP/text") ]"
-check "... and keeps to its budget" less "$(number evaluations "$TMP/out")" 2200
+check "... and keeps to its budget" less "$(number evaluations "$TMP/out")" 2001
+for n in 1 3 17 100; do
+	for may in --allow=fuse-tensors --allow=precision,fuse-tensors,algorithm,partition-tensor,order --fuse-ops=*; do
+		"$BIN/plan" -q -O text --any --evaluations $n "$may" "$g" >"$TMP/few" || exit
+		check "at most $n simulations, $may" less "$(number evaluations "$TMP/few")" $((n + 1))
+	done
+done
 evaluations=1500
 few=
 ! sanitized any || { evaluations=500 && few='--evaluations 300'; } # later ones run the same code
@@ -253,6 +259,10 @@ check "... and the plan has the same" awk -v a="$(period predicted)" -v b="$(num
 peak=$(number peak "$TMP/text")
 status 0 "less memory" "$BIN/plan" -O text --memory $((peak - 20000000)) "$g"
 check "... is enough" sh -c "[ $(number peak "$TMP/out") -le $((peak - 20000000)) ] && grep -Eq '^(recompute|accumulate)' '$TMP/out'"
+status 0 "... and few simulations" "$BIN/plan" -O text --evaluations 100 --memory $((peak - 20000000)) "$g"
+check "... are enough, and no more are made" less "$(number evaluations "$TMP/out")" 101
+status 1 "too few" "$BIN/plan" -O text --evaluations 10 --memory $((peak - 20000000)) "$g"
+says 'the search ended before a plan fitted' "... says so"
 status 1 "too little memory" "$BIN/plan" -O text -o "$TMP/none" --memory 1K "$g"
 says "rank 0 needs" "... and on which rank"
 check "... leaves no plan" test ! -e "$TMP/none"

@@ -424,13 +424,13 @@ static void test_threads(void)
 
 static void test_apply(void)
 {
-	enum { N = 37, STRIDE = 7, F = 5 };
+	enum { N = 150, STRIDE = 7, F = 5 }; /* two blocks and a part of one */
 	struct pl_boost_opts o = { .rounds = 30, .least = 3 };
 	static float x[N * STRIDE];
-	double y[N], worst = 0, spread = 0;
+	double y[N], two[2 * N], worst = 0, spread = 0;
 	int wrong = 0;
 	struct set s;
-	struct pl_boost m;
+	struct pl_boost m, pair[2];
 
 	set_init(&s, 500, F, 0, 0.05);
 	m = fit(&s, &o);
@@ -455,6 +455,14 @@ static void test_apply(void)
 		pl_boost_fini(&more);
 	}
 	is_i64(wrong, 0, "... by trees of 2 to 40 leaves");
+	o.leaves = 5;
+	pair[0] = m;
+	pair[1] = fit(&s, &o);
+	pl_boost_apply_each(pair, 2, x, STRIDE, N, two);
+	for (size_t i = 0; i < 2 * N; i++)
+		wrong += two[i] != pl_boost_apply(&pair[i / N], x + i % N * STRIDE);
+	is_i64(wrong, 0, "... by two models");
+	pl_boost_fini(&pair[1]);
 	pl_boost_apply_many(&m, x, STRIDE, N, y);
 	for (size_t i = 0; i < N; i++) {
 		double part[F], sum;

@@ -8,13 +8,33 @@
 struct want {
 	struct pl_buf text; /* "line:field|field|\n" */
 	int stop_at;
+	int as_text,
+		differ; /* rows with their text; those whose text is not that of their fields */
 };
+
+/* Is the text of the row what pl_write_csv() makes of its fields? */
+static bool is_text_right(const struct pl_csv_row *r)
+{
+	struct pl_writer w = { 0 };
+	bool right;
+
+	for (size_t i = 0; i < r->n; i++) {
+		if (i)
+			pl_write_char(&w, ',');
+		pl_write_csv(&w, r->field[i], r->len[i]);
+	}
+	right = w.b.n == r->n_text && !memcmp(w.b.p ? (char *)w.b.p : "", r->text, r->n_text);
+	pl_write_fini(&w);
+	return right;
+}
 
 static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 {
 	struct want *w = arg;
 	int rc = pl_buf_printf(&w->text, err, "%lld:", (long long)r->line);
 
+	w->as_text += r->text != NULL;
+	w->differ += r->text && !is_text_right(r);
 	if (w->stop_at && --w->stop_at == 0)
 		return pl_fail(err, PL_ESTOP, "enough");
 	for (size_t i = 0; i < r->n && rc >= 0; i++) {
@@ -52,7 +72,7 @@ static void test_plain(void)
 {
 	static const char some[] = "a1.- \t,,,";
 	uint64_t seed = 7;
-	int differ = 0;
+	int differ = 0, texts = 0, other = 0;
 
 	for (int i = 0; i < 2000; i++) {
 		struct want plain = { 0 }, parsed = { 0 };
@@ -68,10 +88,14 @@ static void test_plain(void)
 		snprintf(text, sizeof(text), "\"x\"\n%s,\"z\"\n", row);
 		differ += read_csv(text, strlen(text), &parsed, &err) != 0;
 		differ += strcmp((char *)plain.text.p, (char *)parsed.text.p) != 0;
+		texts += plain.as_text;
+		other += plain.differ + parsed.differ + parsed.as_text;
 		pl_buf_fini(&plain.text);
 		pl_buf_fini(&parsed.text);
 	}
 	ok(!differ, "2,000 rows: cut at the commas as parsed");
+	ok(!other && texts > 2500 && texts < 4000,
+	   "the text of %d rows is that of their fields; the others have blanks or quotes", texts);
 	check("a\rb\n\"c\",d\n e , f\t\n", "1:a|\n1:b|\n2:c|d|\n3:e|f|\n",
 	      "parsed rows and cut ones by turns");
 	check("\"a\"b\nc,d\n\"\ne,f\n", "3:a\"b\nc,d\n|\n4:e|f|\n",
