@@ -29,7 +29,8 @@
 /* Classes: input; computation by that rule; the groups of the model; then communication. */
 #define INPUT	 0
 #define COMPUTES 1
-#define GROUPS	 2
+#define UPDATES	 2 /* of parameters, by sparse gradients: see uses_sparse() */
+#define GROUPS	 3
 
 struct comm_of_batch { /* equal in every byte: of one class */
 	int64_t bytes;
@@ -46,7 +47,21 @@ struct batch {
 	bool *device;			  /* [resource]: its rank computes on a device */
 	bool *carries;			  /* [node of the shape]: the arrival carries a gradient */
 	bool gradients;			  /* the graph knows some */
+	bool sparse;			  /* so are some gradients */
 };
+
+/* Are there gradients with the rows alone that samples use? Their update takes time by the rows: by
+ * the samples where these use rows of their own, less where they share them. */
+static bool uses_sparse(const struct pl_graph *g)
+{
+	static const char names[] = "*SparseAdam*|aten::coalesce|aten::_coalesce|"
+				    "aten::_sparse_*|aten::sparse_coo_tensor*|aten::sparse_mask";
+
+	for (size_t i = 0; i < g->str.n; i++)
+		if (pl_glob(names, pl_intern_get(&g->str, (pl_id)i)))
+			return true;
+	return false;
+}
 
 /* ---- what grows with the samples ------------------------------------------------------------- */
 
@@ -179,6 +194,9 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 			   b->device[s->res[i]]) &&
 			 computes_samples(b, s, i))
 			class[i] = work_class(b, s, i);
+		else if (b->sparse && s->role[i] == PL_RO_COMPUTE && s->phase &&
+			 s->phase[i] == PL_PH_OPTIMIZER)
+			class[i] = UPDATES;
 	}
 	return 0;
 }
@@ -278,6 +296,8 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
 	v[INPUT] = v[COMPUTES] = (struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
 	v[COMPUTES].by_rule = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
+	v[UPDATES] = (struct estimate){ .factor = (1 + b->by / b->before) / 2, .part = PL_NONE };
+	v[UPDATES].by_rule = fabs(1 - v[UPDATES].factor);
 	for (uint32_t i = 0; i < groups; i++)
 		v[GROUPS + i] = estimate(b, i, rule);
 	for (size_t i = 0; i < GROUPS + groups; i++)
@@ -339,6 +359,7 @@ static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 		PL_TRY(pl_rewrite_ratios(x, &b.work, from, to, &b.ratio, err));
 	}
 	PL_TRY(pl_rewrite_devices(g, &b.device, err));
+	b.sparse = uses_sparse(g);
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = g->n_shapes;
 	for (size_t k = 0; k < g->n_shapes; k++) {

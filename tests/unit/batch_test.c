@@ -26,7 +26,7 @@ struct net {
 	int64_t passes; /* of a step */
 	int more;	/* pieces of the loss, into which operations inside it cut it */
 	bool sizes;	/* are recorded */
-	bool recurrent;
+	bool recurrent, sparse;
 	int64_t words; /* a row is one of so many words of a sample, and all widths are WIDTH; 0: a
 			* row is a sample */
 	int device;    /* kernels compute: 1 */
@@ -183,7 +183,8 @@ static bool make(struct net *n)
 			move(n, "aten::mul_", 0, width(n, i + 1), 1);
 			move(n, "aten::add_", 0, width(n, i + 1), 1);
 		}
-		around(n, "Optimizer.step#SGD.step", from);
+		around(n, n->sparse ? "Optimizer.step#SparseAdam.step" : "Optimizer.step#SGD.step",
+		       from);
 		trace.seg[n->s]->step[at(n->s, PL_K_STEP, n->h, "ProfilerStep", begin, n->now, 0)] =
 			k;
 	}
@@ -396,9 +397,36 @@ static void unknown_sizes(void)
 	end_trace();
 }
 
+/* The update of sparse gradients may follow the samples or not. */
+static void sparse_updates(void)
+{
+	const struct law law = { 1500, 0.02, 0.06, 0.06, 0.01, 0.03 };
+	struct net n = { .law = &law, .rows = 128, .passes = 1, .sizes = true };
+	struct pl_rewrite_basis basis;
+	struct pl_err err = { 0 };
+	double fixed, all, follows, error;
+
+	if (!make(&n))
+		return;
+	fixed = predicted("batch by 2", &basis, &err);
+	error = basis.work_ns;
+	all = predicted("batch by 2;scale phase=optimizer by 2", &basis, &err);
+	end_trace();
+	n.sparse = true;
+	if (make(&n)) {
+		follows = predicted("batch by 2", &basis, &err);
+		close_to(follows, (fixed + all) / 2, 0.001, "half of the update follows");
+		ok(follows + 2 * basis.work_ns > all && follows - 2 * basis.work_ns < fixed &&
+			   basis.work_ns > error,
+		   "... and the error covers all of it and nothing");
+	}
+	end_trace();
+}
+
 int main(void)
 {
 	laws();
+	sparse_updates();
 	new_memory();
 	properties();
 	model();
