@@ -314,14 +314,16 @@ static int find_other_rank(struct finder *f, struct pl_err *err)
 }
 
 struct losses { /* of a resource */
-	int64_t passes;
-	bool other; /* something else was computed since the last one */
+	int64_t passes, most;
+	bool other;   /* something else was computed since the last one */
+	bool updates; /* an optimizer has used what it led to */
 };
 
 /* Losses without anything between them that computes on the layers of the model belong to one pass.
  * Operations around one another count as one so, and so do the pieces into which operations inside
- * an operation cut it. Where functions compute the losses, a recording of modules has only their
- * backward passes. */
+ * an operation cut it. Behind an update of parameters another model may have its turn, with the
+ * same samples: passes are those before one update. Where functions compute the losses, a recording
+ * of modules has only their backward passes. */
 static int count_passes(struct finder *f, const struct pl_shape *s, bool backward,
 			struct pl_err *err)
 {
@@ -338,17 +340,21 @@ static int count_passes(struct finder *f, const struct pl_shape *s, bool backwar
 				      : phase == PL_PH_FORWARD && dims_of(f->g, s->work[i]));
 
 		if (loss) {
+			x->passes = x->updates ? 0 : x->passes;
+			x->updates = false;
 			x->passes += !x->passes || x->other;
 			x->other = false;
+			x->most = pl_max_i64(x->most, x->passes);
 		} else if (phase == PL_PH_FORWARD || backward) {
 			x->other |= pl_graph_is_product(op);
 		} else {
 			x->other |= pl_graph_is_backward(phase);
 		}
+		x->updates |= phase == PL_PH_OPTIMIZER && s->role[i] == PL_RO_COMPUTE;
 	}
 	for (size_t i = 0; i <= f->g->n_res; i++)
-		if (v[i].passes && (!least || v[i].passes < least))
-			least = v[i].passes;
+		if (v[i].most && (!least || v[i].most < least))
+			least = v[i].most;
 	f->b->passes = pl_max_i64(f->b->passes, least);
 	pl_free(v);
 	return 0;

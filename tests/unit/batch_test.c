@@ -27,6 +27,7 @@ struct net {
 	int more;	/* pieces of the loss, into which operations inside it cut it */
 	bool sizes;	/* are recorded */
 	bool recurrent, sparse;
+	bool turns;    /* each pass is of another model, and ends with an update */
 	int64_t words; /* a row is one of so many words of a sample, and all widths are WIDTH; 0: a
 			* row is a sample */
 	int device;    /* kernels compute: 1 */
@@ -163,6 +164,17 @@ static void recurrent(struct net *n)
 	around(n, "autograd::engine::evaluate_function: ReluBackward0", from);
 }
 
+static void turn(struct net *n, int64_t i)
+{
+	int64_t from = n->now;
+
+	if (n->turns && i) {
+		move(n, "aten::mul_", widths[1], widths[0], 1);
+		around(n, "Optimizer.step#SGD.step", from);
+	}
+	(n->recurrent ? recurrent : pass)(n);
+}
+
 static bool make(struct net *n)
 {
 	const int layers = (int)PL_LEN(widths) - 1;
@@ -176,7 +188,7 @@ static bool make(struct net *n)
 	for (int k = 0; k < STEPS; k++) {
 		begin = n->now;
 		for (int64_t i = 0; i < n->passes; i++)
-			(n->recurrent ? recurrent : pass)(n);
+			turn(n, i);
 		from = n->now;
 		for (int i = 0; i < layers; i++) {
 			move(n, "aten::mul_", width(n, i + 1), width(n, i), 1);
@@ -423,9 +435,27 @@ static void sparse_updates(void)
 	end_trace();
 }
 
+/* Two models that take their turns have the same samples. */
+static void turns(void)
+{
+	const struct law law = { 1500, 0.02, 0.06, 0.06, 0.01, 0.03 };
+	struct net n = { .law = &law, .rows = 128, .passes = 2, .sizes = true, .turns = true };
+	struct pl_rewrite_basis basis;
+	struct pl_err err = { 0 };
+
+	if (make(&n)) {
+		close_to(predicted("batch 256", &basis, &err),
+			 predicted("batch by 2", &basis, &err), 1e-9, "two models in turn");
+		ok(basis.batch == 128, "... have the samples of one (%lld)",
+		   (long long)basis.batch);
+	}
+	end_trace();
+}
+
 int main(void)
 {
 	laws();
+	turns();
 	sparse_updates();
 	new_memory();
 	properties();
