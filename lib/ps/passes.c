@@ -19,11 +19,12 @@ int pl_ps_pass_alloc(void **memory, size_t n, float **first, struct pl_err *err)
 	return 0;
 }
 
-enum kind { COPY, ADD, SUBTRACT };
+enum kind { COPY, ADD, SUBTRACT, ADVANCE }; /* ADVANCE: a + f (b - c) */
 struct places {
 	float *to, *also;
 	const float *a, *b;
 	float f;
+	const float *c;
 };
 #define INLINE static inline __attribute__((always_inline))
 
@@ -35,6 +36,8 @@ INLINE void one(enum kind kind, const struct places *p, size_t i)
 		v = a + p->f * p->b[i];
 	if (kind == SUBTRACT)
 		v = a - p->b[i];
+	if (kind == ADVANCE)
+		v = a + p->f * (p->b[i] - p->c[i]);
 	p->to[i] = v;
 	if (p->also)
 		p->also[i] = kind == SUBTRACT ? a : v;
@@ -66,6 +69,9 @@ INLINE size_t lines(enum kind kind, const struct places *p, size_t i, size_t n, 
 		if (stream && kind != COPY)
 			_mm_prefetch((const char *)(p->b + i) + AHEAD * sizeof(float),
 				     _MM_HINT_NTA);
+		if (stream && kind == ADVANCE && p->c != p->a)
+			_mm_prefetch((const char *)(p->c + i) + AHEAD * sizeof(float),
+				     _MM_HINT_NTA);
 #pragma GCC unroll 4
 		for (size_t k = 0; k < PL_PS_LINE / 4; k++) {
 			v[k] = a[k] = _mm_loadu_ps(p->a + i + 4 * k);
@@ -74,6 +80,11 @@ INLINE size_t lines(enum kind kind, const struct places *p, size_t i, size_t n, 
 						  _mm_mul_ps(f, _mm_loadu_ps(p->b + i + 4 * k)));
 			if (kind == SUBTRACT)
 				v[k] = _mm_sub_ps(a[k], _mm_loadu_ps(p->b + i + 4 * k));
+			if (kind == ADVANCE)
+				v[k] = _mm_add_ps(
+					a[k],
+					_mm_mul_ps(f, _mm_sub_ps(_mm_loadu_ps(p->b + i + 4 * k),
+								 _mm_loadu_ps(p->c + i + 4 * k))));
 		}
 #pragma GCC unroll 4
 		for (size_t k = 0; k < PL_PS_LINE / 4; k++)
@@ -127,10 +138,15 @@ void pl_ps_pass_copy(float *to, float *also, const float *a, size_t n, bool stre
 	pass(COPY, &(struct places){ .to = to, .also = also, .a = a }, n, stream);
 }
 
-void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b, size_t n,
-		    bool stream)
+void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b,
+		    const float *minus, size_t n, bool stream)
 {
-	pass(ADD, &(struct places){ to, also, a, b, f }, n, stream);
+	const struct places p = { to, also, a, b, f, minus };
+
+	if (minus)
+		pass(ADVANCE, &p, n, stream);
+	else
+		pass(ADD, &p, n, stream);
 }
 
 void pl_ps_pass_subtract(float *to, float *also, const float *a, const float *b, size_t n,

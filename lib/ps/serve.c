@@ -307,7 +307,10 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	}
 	s->elapsed_before = g->elapsed_ns;
 	pl_ps_store_commit(s->store);
-	return pl_ps_copies_open(&s->copies, s->store, o.bodies, err);
+	PL_CHECK(pl_ps_copies_open(&s->copies, s->store, o.bodies, err));
+	for (uint32_t i = 0; i < p->workers; i++)
+		PL_CHECK(pl_ps_copies_pin(&s->copies, &s->client[i].sent, err));
+	return 0;
 }
 
 int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)

@@ -319,21 +319,26 @@ struct pass {
 	float *also;
 };
 
-static void update_block(const struct pass *p, const float *u, size_t at, size_t n)
+static void update_block(const struct pass *p, const struct pl_ps_change *c, size_t at, size_t n)
 {
 	const struct pl_policy_update *up = p->up;
-	float bs[BLOCK], bv[BLOCK], bw[BLOCK];
+	float bs[BLOCK], bv[BLOCK], bw[BLOCK], bu[BLOCK];
+	const float *u = c->to ? c->to + at : NULL;
 
+	if (u && c->from) {
+		pl_ps_pass_subtract(bu, NULL, u, c->from + at, n, false);
+		u = bu;
+	}
 	if (p->uses_s) {
 		load(bs, &p->s, at, n, 1);
 		if (u)
-			add(bs, u + at, n, up->s_u);
+			add(bs, u, n, up->s_u);
 		put(&p->s, NULL, bs, at, n, p->stream);
 	}
 	if (p->uses_v) {
 		load(bv, &p->v, at, n, up->v_v);
 		if (u)
-			add(bv, u + at, n, up->v_u);
+			add(bv, u, n, up->v_u);
 		if (p->uses_s)
 			add(bv, bs, n, up->v_s);
 		put(&p->v, NULL, bv, at, n, p->stream);
@@ -342,7 +347,7 @@ static void update_block(const struct pass *p, const float *u, size_t at, size_t
 		return;
 	load(bw, &p->w, at, n, 1);
 	if (u)
-		add(bw, u + at, n, up->w_u);
+		add(bw, u, n, up->w_u);
 	if (p->uses_s)
 		add(bw, bs, n, up->w_s);
 	if (p->uses_v)
@@ -351,7 +356,8 @@ static void update_block(const struct pass *p, const float *u, size_t at, size_t
 }
 
 /* Block by block: of each vector that the update uses, one read and one write. */
-void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u)
+void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up,
+			const struct pl_ps_change *u)
 {
 	bool zero = s->next->zero[S], keeps_v = up->v_v == 1 && up->v_u == 0 && up->v_s == 0;
 	struct pass p = { .up = up, .stream = pl_ps_streams(s->n), .also = s->also };
@@ -361,8 +367,9 @@ void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up
 	p.w = span_of(s, W, up->w_u != 0 || up->w_s != 0 || up->w_v != 0);
 	p.uses_s = p.s.to || up->v_s != 0 || up->w_s != 0;
 	p.uses_v = p.v.to || up->w_v != 0;
-	if (u && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
-		pl_ps_pass_add(p.w.to, p.also, p.w.from, (float)up->w_u, u, s->n, p.stream);
+	if (u->to && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
+		pl_ps_pass_add(p.w.to, p.also, p.w.from, (float)up->w_u, u->to, u->from, s->n,
+			       p.stream);
 	else
 		for (size_t at = 0; at < s->n; at += BLOCK)
 			update_block(&p, u, at, pl_min_size(BLOCK, s->n - at));

@@ -56,8 +56,13 @@ void pl_ps_store_close(struct pl_ps_store *s); /* NULL is fine; the file stays *
 const float *pl_ps_store_weights(const struct pl_ps_store *s);
 /* For the start: the values are valid after the next commit. */
 float *pl_ps_store_begin(struct pl_ps_store *s);
-/* As struct pl_policy_update has it; u: (n), NULL if the update has no U. */
-void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u);
+/* What an update adds: U = to - from, from NULL: U = to; each (n). to NULL: the update has no U. */
+struct pl_ps_change {
+	const float *to, *from;
+};
+/* As struct pl_policy_update has it. */
+void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up,
+			const struct pl_ps_change *u);
 #define PL_PS_BODY   64 /* bytes in front of the weights of a body, so that these are aligned */
 #define PL_PS_BODIES 64
 /* A body. */
