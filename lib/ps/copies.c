@@ -138,11 +138,12 @@ static uint64_t turn_of(const struct pl_ps_copy *x)
 static struct pl_ps_copy *take_body(struct pl_ps_copies *c, struct pl_ps_store *store)
 {
 	bool moved = pl_ps_store_moved(store);
-	int now = pl_ps_store_in_body(store);
+	int now = pl_ps_store_in_body(store), guessed = moved ? -1 : pl_ps_store_guessed(store);
 	struct pl_ps_copy *best = NULL;
 
 	for (struct pl_ps_copy *x = c->first; x; x = x->next)
-		if (x->place >= 0 && (moved ? x->place == now : !x->used && x->place != now) &&
+		if (x->place >= 0 && (guessed < 0 || x->place == guessed) &&
+		    (moved ? x->place == now : !x->used && x->place != now) &&
 		    (!best || turn_of(x) < turn_of(best)))
 			best = x;
 	if (best && !moved)
@@ -170,6 +171,20 @@ int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 	if (x && now != before)
 		set_version(x, now);
 	return 0;
+}
+
+void pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const struct pl_ps_change *u)
+{
+	struct pl_ps_copy *x;
+
+	pl_ps_store_guess_drop(store);
+	x = pl_ps_store_moved(store) ? NULL : take_body(c, store);
+	pl_ps_store_aim(store, -1);
+	if (!x)
+		return;
+	set_version(x, NONE);
+	pl_ps_store_guess(store, up, u, x->place);
 }
 
 /* The weights as they are, in memory that messages may use. */

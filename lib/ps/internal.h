@@ -243,6 +243,9 @@ static inline uint32_t pl_ps_bodies(const struct pl_ps *p)
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 			const struct pl_policy_update *up, const struct pl_ps_change *u,
 			bool replies, struct pl_err *err) PL_MUST;
+/* The next update is probably this one, and is followed by a reply. */
+void pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const struct pl_ps_change *u);
 /* Sends a REPLY with the weights of the store, and `version` in its values. */
 int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t connection,
 		      struct pl_ps_sent *sent, struct pl_message *m, struct pl_err *err) PL_MUST;
@@ -323,14 +326,15 @@ struct pl_ps_server {
 	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
-	bool again;	   /* it goes on where a server before it was */
-	const char *why;   /* it ends; NULL: all is well */
-	uint64_t save_at;  /* steps of all workers: the next checkpoint; 0: none */
-	bool saves;	   /* the vector is gathered for a checkpoint ... */
-	int64_t save_step; /* ... after this step */
-	pl_ns wake;	   /* the policy's; INT64_MAX: none */
-	pl_ns few_since;   /* too few workers remain, the last one left then; INT64_MAX: enough are
-			      there */
+	bool again;		       /* it goes on where a server before it was */
+	const char *why;	       /* it ends; NULL: all is well */
+	uint64_t save_at;	       /* steps of all workers: the next checkpoint; 0: none */
+	bool saves;		       /* the vector is gathered for a checkpoint ... */
+	int64_t save_step;	       /* ... after this step */
+	pl_ns wake;		       /* the policy's; INT64_MAX: none */
+	struct pl_policy_update usual; /* of the last commit */
+	pl_ns few_since; /* too few workers remain, the last one left then; INT64_MAX: enough are
+			    there */
 	bool few_said;
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */

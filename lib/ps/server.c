@@ -187,10 +187,11 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 	for (size_t i = 0; i < n; i++)
 		replies |= a[i].kind == PL_POLICY_REPLY;
 	for (size_t i = 0; i < n; i++)
-		if (a[i].kind == PL_POLICY_UPDATE)
+		if (a[i].kind == PL_POLICY_UPDATE) {
+			s->usual = a[i].update;
 			PL_CHECK(pl_ps_copies_update(&s->copies, s->store, &a[i].update, &u,
 						     replies, err));
-		else if (a[i].kind == PL_POLICY_FEW)
+		} else if (a[i].kind == PL_POLICY_FEW)
 			s->few_since = e->now;
 	if (e->kind == PL_POLICY_JOINED)
 		is_enough(s);
@@ -258,8 +259,10 @@ int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *
  * worker, it comes again. */
 static void release_commit(struct pl_ps_server *s, struct pl_ps_client *c)
 {
-	if (c->commits)
-		pl_comm_endpoint_release(s->p->end, &c->commit);
+	if (!c->commits)
+		return;
+	pl_ps_store_guess_drop(s->store);
+	pl_comm_endpoint_release(s->p->end, &c->commit);
 	c->commits = false;
 }
 
@@ -442,6 +445,21 @@ int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err
 	return rc;
 }
 
+/* While the others still take their slices of the only commit that there is, server 0 computes what
+ * the policy will probably say. */
+static void guess(struct pl_ps_server *s, uint32_t worker)
+{
+	struct pl_ps_change u;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		n += s->client[i].commits;
+	if (n != 1 || !s->client[worker].commits)
+		return;
+	u = change_of(s, worker, &s->client[worker].commit.message);
+	pl_ps_copies_guess(&s->copies, s->store, &s->usual, &u);
+}
+
 /* It keeps the message. */
 static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
@@ -463,7 +481,9 @@ static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 	if (!why) {
 		c->commits = true;
 		c->commit = *ev;
-		return pl_ps_server_try(s, worker, err);
+		PL_CHECK(pl_ps_server_try(s, worker, err));
+		guess(s, worker);
+		return 0;
 	}
 	pl_comm_endpoint_release(s->p->end, ev);
 	pl_comm_endpoint_drop(s->p->end, ev->connection, why);

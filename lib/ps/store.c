@@ -45,6 +45,11 @@ struct pl_ps_store {
 	int fd;		     /* of the memory, -1: no file */
 	bool own;	     /* fd */
 	float *also;	     /* another place for W; NULL */
+	struct {
+		struct pl_policy_update up;
+		struct pl_ps_change u;
+		int place; /* 0: there is none */
+	} guess;
 };
 
 static size_t whole_pages(size_t n)
@@ -355,10 +360,56 @@ static void update_block(const struct pass *p, const struct pl_ps_change *c, siz
 	put(&p->w, p->also, bw, at, n, p->stream);
 }
 
+/* Does it change W alone, by U alone? */
+static bool is_plain(const struct pl_ps_store *s, const struct pl_policy_update *up)
+{
+	bool keeps_v = s->next->zero[V] || (up->v_v == 1 && up->w_v == 0);
+
+	return up->s_u == 0 && up->v_u == 0 && up->v_s == 0 && up->w_s == 0 && keeps_v &&
+	       up->w_u != 0 && !s->next->zero[W];
+}
+
+void pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u, int body)
+{
+	s->guess.place = 0;
+	if (!u->to || !is_plain(s, up) || s->moved[W])
+		return;
+	pl_ps_pass_add(vector_at(s, W, PLACES + body), NULL, current(s, W), (float)up->w_u, u->to,
+		       u->from, s->n, pl_ps_streams(s->n));
+	pl_ps_pass_end();
+	s->guess.up = *up;
+	s->guess.u = *u;
+	s->guess.place = PLACES + body;
+}
+
+void pl_ps_store_guess_drop(struct pl_ps_store *s)
+{
+	s->guess.place = 0;
+}
+
+int pl_ps_store_guessed(const struct pl_ps_store *s)
+{
+	return s->guess.place - PLACES < 0 ? -1 : s->guess.place - PLACES;
+}
+
+/* Is the guess this update? */
+static bool take_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u)
+{
+	bool good = s->guess.place && s->guess.place == s->aim && !s->moved[W] && !s->also &&
+		    is_plain(s, up) && s->guess.u.to == u->to && s->guess.u.from == u->from &&
+		    s->guess.up.w_u == up->w_u;
+
+	s->guess.place = 0;
+	return good;
+}
+
 /* Block by block: of each vector that the update uses, one read and one write. */
 void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up,
 			const struct pl_ps_change *u)
 {
+	bool guessed = take_guess(s, up, u);
 	bool zero = s->next->zero[S], keeps_v = up->v_v == 1 && up->v_u == 0 && up->v_s == 0;
 	struct pass p = { .up = up, .stream = pl_ps_streams(s->n), .also = s->also };
 
@@ -367,7 +418,9 @@ void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up
 	p.w = span_of(s, W, up->w_u != 0 || up->w_s != 0 || up->w_v != 0);
 	p.uses_s = p.s.to || up->v_s != 0 || up->w_s != 0;
 	p.uses_v = p.v.to || up->w_v != 0;
-	if (u->to && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
+	if (guessed)
+		;
+	else if (u->to && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
 		pl_ps_pass_add(p.w.to, p.also, p.w.from, (float)up->w_u, u->to, u->from, s->n,
 			       p.stream);
 	else

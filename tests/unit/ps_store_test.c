@@ -375,6 +375,54 @@ static void test_bodies(void)
 	pl_ps_store_close(s);
 }
 
+/* An update that was computed before it came: 7 stands in place of its numbers, to tell. */
+static void test_guess(void)
+{
+	const struct pl_policy_update at_once = { .v_v = 1, .w_u = 1 },
+				      half = { .v_v = 1, .w_u = 0.5 };
+	const struct pl_policy_update sum = { .v_v = 1, .s_u = 1 };
+	static float ones[N], twos[N], from[N];
+	const struct pl_ps_change u = { .to = twos, .from = ones },
+				  other = { .to = twos, .from = from };
+	struct pl_ps_store *s;
+	bool fresh;
+	float *body;
+
+	for (int i = 0; i < N; i++) {
+		ones[i] = 1;
+		twos[i] = 2;
+	}
+	for (int k = 0; k < 7; k++) {
+		s = open_store(-1, N, &fresh);
+		body = (float *)(void *)(pl_ps_store_body(s, 1) + PL_PS_BODY);
+		for (int i = 0; i < N; i++) /* W does not begin as 0 */
+			pl_ps_store_begin(s)[i] = 4;
+		pl_ps_store_commit(s);
+		pl_ps_store_guess(s, k == 6 ? &sum : &at_once, &u, 1);
+		is_i64(pl_ps_store_guessed(s), k == 6 ? -1 : 1, "a guess of W by U alone");
+		ok(k == 6 || all_are(body, 5), "... writes the body");
+		for (int i = 0; i < N; i++)
+			body[i] = 7;
+		if (k == 1)
+			pl_ps_store_guess_drop(s);
+		if (k == 2)
+			pl_ps_store_update(s, &sum, &u);
+		pl_ps_store_aim(s, k == 3 ? 0 : 1);
+		pl_ps_store_update(s, k == 4 ? &half : &at_once, k == 5 ? &other : &u);
+		pl_ps_store_commit(s);
+		ok(all_are(pl_ps_store_weights(s), k == 0   ? 7
+						   : k == 4 ? 4.5f
+						   : k == 5 ? 6
+							    : 5),
+		   k ? "... not what was given up, after another update, to another body, or not "
+		       "what "
+		       "was guessed"
+		     : "... which the update takes");
+		is_i64(pl_ps_store_guessed(s), -1, "... once");
+		pl_ps_store_close(s);
+	}
+}
+
 static void test_refused(void)
 {
 	int fd = memfd_create("test", 0);
@@ -409,6 +457,7 @@ int main(void)
 	bodies = 3;
 	test_killed();
 	test_bodies();
+	test_guess();
 	bodies = 0;
 	test_refused();
 	return done_testing();
