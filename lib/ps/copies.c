@@ -173,8 +173,9 @@ int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 	return 0;
 }
 
-void pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
-			const struct pl_policy_update *up, const struct pl_ps_change *u)
+bool pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const struct pl_ps_change *u,
+			float *keep)
 {
 	struct pl_ps_copy *x;
 
@@ -182,9 +183,9 @@ void pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
 	x = pl_ps_store_moved(store) ? NULL : take_body(c, store);
 	pl_ps_store_aim(store, -1);
 	if (!x)
-		return;
+		return false;
 	set_version(x, NONE);
-	pl_ps_store_guess(store, up, u, x->place);
+	return pl_ps_store_guess(store, up, u, keep, x->place);
 }
 
 /* The weights as they are, in memory that messages may use. */

@@ -81,8 +81,10 @@ static int update(struct pl_ps_follower *f, const struct pl_ps_action *a, bool r
 		return pl_fail(err, PL_EINTERNAL,
 			       "the slice of commit %llu of worker %u is not here",
 			       (unsigned long long)a->id, a->worker);
-	if (a->id)
+	if (a->id) {
 		u.to = pl_ps_store_kept(f->store, a->worker);
+		f->usual = a->update;
+	}
 	PL_CHECK(pl_ps_copies_update(&f->copies, f->store, &a->update, &u, replies, err));
 	if (a->id)
 		k->id = a->id;
@@ -150,10 +152,23 @@ static int on_hello(struct pl_ps_follower *f, const struct pl_endpoint_event *ev
 	return pl_comm_endpoint_send(f->p->end, ev->connection, &m, NULL, err);
 }
 
-static void keep(float *to, const float *body, const float *base, size_t n)
+/* The slice of a commit. If no other one waits for its action, the pass computes also what the
+ * action will probably be. */
+static void keep(struct pl_ps_follower *f, uint32_t worker, const float *body, const float *base)
 {
-	bool stream = pl_ps_streams(n);
+	size_t n = pl_ps_slice_size(f->p, f->p->process);
+	float *to = pl_ps_store_kept(f->store, worker);
+	const struct pl_ps_change u = { .to = body, .from = base };
+	bool stream = pl_ps_streams(n), alone = true;
 
+	for (uint32_t i = 0; i < f->p->workers; i++) {
+		const struct pl_ps_applied *a = pl_ps_store_applied(f->store, i);
+
+		alone &= a->kept <= a->id;
+	}
+	pl_ps_store_guess_drop(f->store); /* it may be of the slice that goes */
+	if (alone && base && pl_ps_copies_guess(&f->copies, f->store, &f->usual, &u, to))
+		return;
 	if (base)
 		pl_ps_pass_subtract(to, NULL, body, base, n, stream);
 	else
@@ -185,8 +200,7 @@ static int on_slice(struct pl_ps_follower *f, const struct pl_endpoint_event *ev
 		}
 		a->kept = 0;
 		pl_ps_store_commit(f->store);
-		keep(pl_ps_store_kept(f->store, worker), ev->message.body,
-		     ev->message.value[3] ? base : NULL, n);
+		keep(f, worker, ev->message.body, ev->message.value[3] ? base : NULL);
 		a = pl_ps_store_applied(f->store, worker);
 		a->kept = id;
 		a->session = session;

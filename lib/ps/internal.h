@@ -243,9 +243,10 @@ static inline uint32_t pl_ps_bodies(const struct pl_ps *p)
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 			const struct pl_policy_update *up, const struct pl_ps_change *u,
 			bool replies, struct pl_err *err) PL_MUST;
-/* The next update is probably this one, and is followed by a reply. */
-void pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
-			const struct pl_policy_update *up, const struct pl_ps_change *u);
+/* The next update is probably this one, and is followed by a reply: pl_ps_store_guess(). */
+bool pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const struct pl_ps_change *u,
+			float *keep);
 /* Sends a REPLY with the weights of the store, and `version` in its values. */
 int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t connection,
 		      struct pl_ps_sent *sent, struct pl_message *m, struct pl_err *err) PL_MUST;
@@ -421,6 +422,7 @@ struct pl_ps_follower {
 		uint32_t connection;
 		struct pl_ps_sent sent;
 	} * peer;
+	struct pl_policy_update usual; /* of the last commit */
 	bool ended;
 	bool asked; /* server 0 was told that somebody asked this process to end */
 };

@@ -26,6 +26,9 @@ void pl_ps_pass_copy(float *to, float *also, const float *a, size_t n, bool stre
  * It may be a. */
 void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b,
 		    const float *minus, size_t n, bool stream);
+/* u = b - minus, and to = a + f u. */
+void pl_ps_pass_split(float *to, float *u, const float *a, float f, const float *b,
+		      const float *minus, size_t n, bool stream);
 /* to = a - b; also = a. */
 void pl_ps_pass_subtract(float *to, float *also, const float *a, const float *b, size_t n,
 			 bool stream);

@@ -457,7 +457,7 @@ static void guess(struct pl_ps_server *s, uint32_t worker)
 	if (n != 1 || !s->client[worker].commits)
 		return;
 	u = change_of(s, worker, &s->client[worker].commit.message);
-	pl_ps_copies_guess(&s->copies, s->store, &s->usual, &u);
+	pl_ps_copies_guess(&s->copies, s->store, &s->usual, &u, NULL);
 }
 
 /* It keeps the message. */

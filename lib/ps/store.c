@@ -369,18 +369,26 @@ static bool is_plain(const struct pl_ps_store *s, const struct pl_policy_update 
 	       up->w_u != 0 && !s->next->zero[W];
 }
 
-void pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
-		       const struct pl_ps_change *u, int body)
+bool pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u, float *keep, int body)
 {
+	float *to = vector_at(s, W, PLACES + body);
+	bool stream = pl_ps_streams(s->n);
+
 	s->guess.place = 0;
-	if (!u->to || !is_plain(s, up) || s->moved[W])
-		return;
-	pl_ps_pass_add(vector_at(s, W, PLACES + body), NULL, current(s, W), (float)up->w_u, u->to,
-		       u->from, s->n, pl_ps_streams(s->n));
+	if (!u->to || (keep && !u->from) || !is_plain(s, up) || s->moved[W])
+		return false;
+	if (keep)
+		pl_ps_pass_split(to, keep, current(s, W), (float)up->w_u, u->to, u->from, s->n,
+				 stream);
+	else
+		pl_ps_pass_add(to, NULL, current(s, W), (float)up->w_u, u->to, u->from, s->n,
+			       stream);
 	pl_ps_pass_end();
 	s->guess.up = *up;
-	s->guess.u = *u;
+	s->guess.u = keep ? (struct pl_ps_change){ .to = keep } : *u;
 	s->guess.place = PLACES + body;
+	return true;
 }
 
 void pl_ps_store_guess_drop(struct pl_ps_store *s)

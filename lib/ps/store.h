@@ -65,10 +65,11 @@ void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up
 			const struct pl_ps_change *u);
 /* Computes W as an update would change it, into a body, which then is of no use for others. The
  * next update takes it if it is this one, with these memory and numbers, and goes to this body; it
- * is forgotten by any other update, and by drop(). Only for updates of W by U alone: else it does
- * nothing. */
-void pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
-		       const struct pl_ps_change *u, int body);
+ * is forgotten by any other update, and by drop(). keep: not NULL: U = to - from goes there, and
+ * the update will have it from there. Only for updates of W by U alone: else it does nothing, and
+ * returns false. */
+bool pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u, float *keep, int body);
 void pl_ps_store_guess_drop(struct pl_ps_store *s);
 /* The body of the guess; -1: there is none. */
 int pl_ps_store_guessed(const struct pl_ps_store *s);

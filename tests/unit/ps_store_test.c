@@ -144,7 +144,7 @@ static void test_exact(void)
 #define ROOM 4200
 
 /* Of each kind, at places that begin anywhere in a line of the cache, streamed or not. */
-enum { COPY, ADD, SUBTRACT, ADVANCE, ADVANCE_OWN, KINDS };
+enum { COPY, ADD, SUBTRACT, ADVANCE, ADVANCE_OWN, SPLIT, KINDS };
 
 static float expected(int kind, float a, float b, float c)
 {
@@ -156,7 +156,7 @@ static float expected(int kind, float a, float b, float c)
 	case SUBTRACT:
 		return a - b;
 	default:
-		return a + 0.25f * (b - (kind == ADVANCE ? c : a));
+		return a + 0.25f * (b - (kind == ADVANCE_OWN ? a : c));
 	}
 }
 
@@ -169,7 +169,9 @@ static int wrong_numbers(const float *a, const float *b, const float *c, size_t 
 	for (int kind = 0; kind < KINDS; kind++)
 		for (int two = 0; two < 2; two++) {
 			float *second = two ? also + also_at : NULL;
-			const float *minus = kind == ADVANCE ? c : kind == ADVANCE_OWN ? a : NULL;
+			const float *minus = kind == ADVANCE || kind == SPLIT ? c
+					     : kind == ADVANCE_OWN	      ? a
+									      : NULL;
 
 			memset(to, 0, sizeof(to));
 			memset(also, 0, sizeof(also));
@@ -177,6 +179,8 @@ static int wrong_numbers(const float *a, const float *b, const float *c, size_t 
 				pl_ps_pass_copy(to + at, second, a, n, stream);
 			else if (kind == SUBTRACT)
 				pl_ps_pass_subtract(to + at, second, a, b, n, stream);
+			else if (kind == SPLIT && two)
+				pl_ps_pass_split(to + at, second, a, 0.25f, b, c, n, stream);
 			else
 				pl_ps_pass_add(to + at, second, a, 0.25f, b, minus, n, stream);
 			pl_ps_pass_end();
@@ -185,7 +189,8 @@ static int wrong_numbers(const float *a, const float *b, const float *c, size_t 
 				float x = i >= at && k < n ? expected(kind, a[k], b[k], c[k]) : 0;
 				float y = !two || i < also_at || m >= n ? 0
 					  : kind == SUBTRACT		? a[m]
-							     : expected(kind, a[m], b[m], c[m]);
+					  : kind == SPLIT		? b[m] - c[m]
+							  : expected(kind, a[m], b[m], c[m]);
 
 				wrong += to[i] != x;
 				wrong += also[i] != y;
@@ -379,46 +384,59 @@ static void test_bodies(void)
 static void test_guess(void)
 {
 	const struct pl_policy_update at_once = { .v_v = 1, .w_u = 1 },
-				      half = { .v_v = 1, .w_u = 0.5 };
-	const struct pl_policy_update sum = { .v_v = 1, .s_u = 1 };
-	static float ones[N], twos[N], from[N];
-	const struct pl_ps_change u = { .to = twos, .from = ones },
-				  other = { .to = twos, .from = from };
-	struct pl_ps_store *s;
-	bool fresh;
-	float *body;
+				      sum = { .v_v = 1, .s_u = 1 };
+	const struct pl_policy_update half = { .v_v = 1, .w_u = 0.5 };
+	static float ones[N], twos[N], zeros[N], kept[N];
+	const struct pl_ps_change u = { .to = twos, .from = ones }, own = { .to = kept };
+	const struct pl_ps_change other = { .to = twos, .from = zeros };
+	const struct {
+		const char *what;
+		const struct pl_policy_update *guess, *comes;
+		const struct pl_ps_change *u;
+		float *keep;
+		float w;
+		bool drops, another;
+		int body;
+	} c[] = {
+		{ "an update takes the guess", &at_once, &at_once, &u, NULL, 7, .body = 1 },
+		{ "... which kept U, too", &at_once, &at_once, &own, kept, 7, .body = 1 },
+		{ "not when it was given up", &at_once, &at_once, &u, NULL, 5, .drops = true,
+		  .body = 1 },
+		{ "... after another update", &at_once, &at_once, &u, NULL, 5, .another = true,
+		  .body = 1 },
+		{ "... to another body", &at_once, &at_once, &u, NULL, 5, .body = 0 },
+		{ "... with another factor", &at_once, &half, &u, NULL, 4.5f, .body = 1 },
+		{ "... of another U", &at_once, &at_once, &other, NULL, 6, .body = 1 },
+		{ "... nor is another vector guessed", &sum, &at_once, &u, NULL, 5, .body = 1 },
+	};
 
 	for (int i = 0; i < N; i++) {
 		ones[i] = 1;
 		twos[i] = 2;
 	}
-	for (int k = 0; k < 7; k++) {
-		s = open_store(-1, N, &fresh);
-		body = (float *)(void *)(pl_ps_store_body(s, 1) + PL_PS_BODY);
-		for (int i = 0; i < N; i++) /* W does not begin as 0 */
+	for (size_t k = 0; k < PL_LEN(c); k++) {
+		bool fresh, good = c[k].guess == &at_once;
+		struct pl_ps_store *s = open_store(-1, N, &fresh);
+		float *body = (float *)(void *)(pl_ps_store_body(s, 1) + PL_PS_BODY);
+
+		for (int i = 0; i < N; i++)
 			pl_ps_store_begin(s)[i] = 4;
 		pl_ps_store_commit(s);
-		pl_ps_store_guess(s, k == 6 ? &sum : &at_once, &u, 1);
-		is_i64(pl_ps_store_guessed(s), k == 6 ? -1 : 1, "a guess of W by U alone");
-		ok(k == 6 || all_are(body, 5), "... writes the body");
+		ok(pl_ps_store_guess(s, c[k].guess, &u, c[k].keep, 1) == good &&
+			   pl_ps_store_guessed(s) == (good ? 1 : -1) &&
+			   (!good || all_are(body, 5)) && (!c[k].keep || all_are(kept, 1)),
+		   "a guess: %s", c[k].what);
 		for (int i = 0; i < N; i++)
 			body[i] = 7;
-		if (k == 1)
+		if (c[k].drops)
 			pl_ps_store_guess_drop(s);
-		if (k == 2)
+		if (c[k].another)
 			pl_ps_store_update(s, &sum, &u);
-		pl_ps_store_aim(s, k == 3 ? 0 : 1);
-		pl_ps_store_update(s, k == 4 ? &half : &at_once, k == 5 ? &other : &u);
+		pl_ps_store_aim(s, c[k].body);
+		pl_ps_store_update(s, c[k].comes, c[k].u);
 		pl_ps_store_commit(s);
-		ok(all_are(pl_ps_store_weights(s), k == 0   ? 7
-						   : k == 4 ? 4.5f
-						   : k == 5 ? 6
-							    : 5),
-		   k ? "... not what was given up, after another update, to another body, or not "
-		       "what "
-		       "was guessed"
-		     : "... which the update takes");
-		is_i64(pl_ps_store_guessed(s), -1, "... once");
+		ok(all_are(pl_ps_store_weights(s), c[k].w) && pl_ps_store_guessed(s) == -1,
+		   "... %g", (double)c[k].w);
 		pl_ps_store_close(s);
 	}
 }
