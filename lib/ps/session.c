@@ -367,7 +367,8 @@ static int take_message(struct pl_ps_session *s, uint32_t k, struct pl_endpoint_
 		return pl_ps_end_take(m, err);
 	case PL_PS_REFUSED:
 		return pl_fail(err, PL_EDATA, "the server refused this worker: %.*s",
-			       (int)pl_min_size(m->bytes, 200), (const char *)m->body);
+			       (int)pl_min_size(m->bytes, 200),
+			       m->bytes ? (const char *)m->body : "");
 	default:
 		return 0;
 	}
