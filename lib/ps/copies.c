@@ -5,7 +5,8 @@
  * A body begins with the version. A receiver on this host reads the body where it lies: a worker
  * keeps the message until the next reply, because a commit is what its weights have become since
  * then. So the server has the weights that the commit began from, too, and takes the new ones of
- * the worker in place of the difference. That is a pass less over both of them.
+ * the worker in place of the difference. That is a pass less over both of them. Of a worker on
+ * another host the server keeps what it has sent last.
  *
  * What a worker may look at is not written again, also when its connection is lost, or when this
  * server follows one that was killed. When the worker greets again, it names the version that it
@@ -222,15 +223,21 @@ int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_
 	return pl_comm_endpoint_send(c->end, connection, m, x, err);
 }
 
-void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done)
+void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done, bool keep)
 {
+	struct pl_ps_copy *was = sent->kept;
 	size_t i = 0;
 
 	while (i < sent->n && sent->v[i] != done)
 		i++;
 	if (i == sent->n)
 		return;
-	sent->v[i]->used--;
+	if (keep)
+		sent->kept = sent->v[i];
+	else
+		sent->v[i]->used--;
+	if (keep && was)
+		was->used--;
 	sent->n--;
 	memmove(sent->v + i, sent->v + i + 1, (sent->n - i) * sizeof(sent->v[0]));
 }
@@ -238,7 +245,7 @@ void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done)
 void pl_ps_sent_all(struct pl_ps_sent *sent)
 {
 	while (sent->n)
-		pl_ps_sent_one(sent, sent->v[0]);
+		pl_ps_sent_one(sent, sent->v[0], false);
 	if (sent->kept)
 		sent->kept->used--;
 	sent->kept = NULL;

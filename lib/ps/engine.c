@@ -131,6 +131,9 @@ static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 				      .host = m->host,
 				      .timeout_ns = m->timeout_ns,
 				      .body_max = longest_body(p),
+				      /* those that listen are servers */
+				      .ended = m->ended,
+				      .n_ended = m->ended ? p->servers : 0,
 				      .log = p->w.o.log };
 	struct pl_link_shape *shape = NULL;
 	int rc;
@@ -203,8 +206,7 @@ static int prepare_worker(struct pl_ps *p, const struct pl_engine_opts *o, const
 	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->ranks;
 	PL_CHECK(pl_ps_group_open(p, o, stop, err));
 	own.world = p->g.world;
-	if (p->g.size == 1 && !pl_ps_is_server(p) && !(o->backend && o->backend->device) &&
-	    strcmp(o->job->transport, "tcp") != 0) {
+	if (p->g.size == 1 && !pl_ps_is_server(p) && !(o->backend && o->backend->device)) {
 		own.slab = memory_make;
 		own.slab_free = memory_free;
 		own.slab_arg = p;

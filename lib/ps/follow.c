@@ -263,7 +263,8 @@ int pl_ps_follower_event(struct pl_ps_follower *f, pl_ns until, struct pl_err *e
 	}
 	x = peer_of(f, &ev);
 	if (ev.kind == PL_ENDPOINT_SENT && x)
-		pl_ps_sent_one(&x->sent, ev.done);
+		pl_ps_sent_one(&x->sent, ev.done,
+			       x != lead_of(f) && !pl_ps_shares(f->p, ev.connection));
 	if (ev.kind != PL_ENDPOINT_LOST || !x)
 		return 0;
 	x->connected = false;

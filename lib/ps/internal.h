@@ -126,6 +126,13 @@ static inline bool pl_ps_has_ended(const struct pl_ps *p, uint32_t process)
 {
 	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
 }
+/* Does the other side read bodies where they lie? */
+static inline bool pl_ps_shares(const struct pl_ps *p, uint32_t connection)
+{
+	const char *by = pl_comm_endpoint_transport(p->end, connection);
+
+	return by && !strcmp(by, "shm");
+}
 /* Where the slice of a server begins in the vector; that of server + 1 is its end. */
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server);
 static inline size_t pl_ps_slice_size(const struct pl_ps *p, uint32_t server)
@@ -226,7 +233,8 @@ struct pl_ps_copies {
 struct pl_ps_sent {
 	struct pl_ps_copy **v;
 	size_t n, cap;
-	struct pl_ps_copy *kept; /* it has them since an earlier connection; NULL */
+	/* It has them since an earlier connection, or in memory of its own; NULL. */
+	struct pl_ps_copy *kept;
 };
 /* The bodies of the store are lent to the endpoint, which the store outlives. */
 int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
@@ -250,8 +258,9 @@ bool pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
 /* Sends a REPLY with the weights of the store, and `version` in its values. */
 int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t connection,
 		      struct pl_ps_sent *sent, struct pl_message *m, struct pl_err *err) PL_MUST;
-void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done); /* a SENT event has come */
-void pl_ps_sent_all(struct pl_ps_sent *sent);			/* it looks at none any more */
+/* A SENT event has come. keep: the peer has a copy, and commits what becomes of it. */
+void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done, bool keep);
+void pl_ps_sent_all(struct pl_ps_sent *sent); /* it looks at none any more */
 /* It greets again, and looks at this version alone. UINT64_MAX: at none. Returns the version, or
  * UINT64_MAX if these weights are no more, or were never sent to it. */
 uint64_t pl_ps_sent_keep(struct pl_ps_sent *sent, uint64_t version);

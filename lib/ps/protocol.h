@@ -46,11 +46,11 @@
  * copies.c. A worker takes a reply when all servers have sent their slices of one number, which are
  * all of one version.
  *
- * Where a reply is read in memory that worker and server share, both have those weights until the
- * next reply. If that is so with all servers, the bodies of a commit are slices not of U but of
- * what the weights have become, and COMMIT and SLICE name the version that they began from; each
- * server subtracts. Both sides say in HELLO and WELCOME which version they have still; UINT64_MAX
- * is none. A commit that is sent again has U.
+ * Worker and server both have the weights of a reply until the next one. If that is so with all
+ * servers, the bodies of a commit are slices not of U but of what the weights have become, and
+ * COMMIT and SLICE name the version that they began from; each server subtracts. Both sides say in
+ * HELLO and WELCOME which version they have still; UINT64_MAX is none. A commit that is sent again
+ * has U.
  *
  * Server 0 takes a commit to have arrived when all servers have their slices, which the others keep
  * in memory that outlives them. So each action can be carried out at once, whoever is killed. It

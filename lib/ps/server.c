@@ -569,7 +569,7 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing, struc
 		return take_message(s, &ev, err);
 	case PL_ENDPOINT_SENT:
 		if ((c = client_of(s, &ev)))
-			pl_ps_sent_one(&c->sent, ev.done);
+			pl_ps_sent_one(&c->sent, ev.done, !pl_ps_shares(s->p, ev.connection));
 		return 0;
 	case PL_ENDPOINT_LOST:
 		if (ev.peer < s->p->servers)

@@ -5,11 +5,11 @@
  * breaks, it greets that server again until the server is given up. Server 0 is then told that the
  * worker is ready, if it was server 0 that was lost or if a slice may be lost.
  *
- * Weights stay where they came, in the messages, which are released when the next ones are whole. A
- * server of the same host has them until then, too. If all servers do, a commit is what the weights
- * have become, and each server computes the difference itself. When a connection breaks before the
- * reply, that commit becomes a difference, because the one that follows the server may not have
- * the weights, or be asked later.
+ * Weights stay where they came, in the messages, which are released when the next ones are whole.
+ * Their servers have them until then, too. So a commit is what the weights have become, and each
+ * server computes the difference itself. When a connection breaks before the reply, that commit
+ * becomes a difference, because the one that follows the server may not have the weights, or be
+ * asked later.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -273,17 +273,15 @@ static bool is_whole(const struct pl_ps_session *s)
 	return s->server[0].reply > s->taken;
 }
 
-/* A reply that went through shared memory is in that of the server, too. */
 static void take_base(struct pl_ps_session *s)
 {
 	for (uint32_t k = 0; k < s->p->servers; k++) {
 		struct pl_ps_at *x = &s->server[k];
-		const char *by = pl_comm_endpoint_transport(s->p->end, x->connection);
 
 		let_go(s, &x->held);
 		x->held = x->comes;
 		x->comes.kind = PL_ENDPOINT_NOTHING;
-		x->has = by && !strcmp(by, "shm");
+		x->has = true;
 	}
 }
 
@@ -330,6 +328,8 @@ static int take_reply(struct pl_ps_session *s, uint32_t k, struct pl_endpoint_ev
 		return PL_PS_OTHER;
 	x->comes = *ev;
 	ev->kind = PL_ENDPOINT_NOTHING;
+	/* what is not in memory of both it keeps in place of the weights before */
+	x->has &= pl_ps_shares(s->p, x->connection);
 	m = &x->comes.message;
 	x->version = m->value[1];
 	x->reply = m->value[3];

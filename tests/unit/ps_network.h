@@ -166,7 +166,7 @@ const char *pl_comm_endpoint_transport(const struct pl_endpoint *e, uint32_t con
 
 static void kill_inside(uint32_t process);
 
-/* A body with `done` is read where it lies. */
+/* A body with `done` is read where it lies, if both share memory. */
 int pl_comm_endpoint_send(struct pl_endpoint *e, uint32_t connection, const struct pl_message *m,
 			  void *done, struct pl_err *err)
 {
@@ -179,6 +179,13 @@ int pl_comm_endpoint_send(struct pl_endpoint *e, uint32_t connection, const stru
 	e->sends_left -= e->sends_left > 0;
 	if (e->dead || !c || !c->open)
 		return 0;
+	if (done && strcmp(pl_comm_endpoint_transport(e, connection), "shm") != 0) {
+		struct pl_endpoint_event sent = { .kind = PL_ENDPOINT_SENT, .done = done };
+
+		ev.done = NULL;
+		put_event(c, c->from != e->id, &sent, NULL);
+		done = NULL;
+	}
 	put_event(c, c->from == e->id, &ev, done ? NULL : m->body);
 	return 0;
 }
