@@ -15,6 +15,8 @@
 #ifndef PL_COMM_ENDPOINT_H
 #define PL_COMM_ENDPOINT_H
 
+#include <stdatomic.h>
+
 #include "comm/comm.h"
 
 struct pl_endpoint_opts {
@@ -36,6 +38,10 @@ struct pl_endpoint_opts {
 	 * here, in their order, until a link of that rate and latency would have delivered them. */
 	const struct pl_link_shape *shape;
 	size_t n_shapes;
+	/* [n_ended], if it is known: the peers of these ids that have ended and do not come again,
+	 * so that nobody waits for them. They outlive the endpoint. */
+	const atomic_bool *ended;
+	size_t n_ended;
 	const struct pl_log *log;
 };
 struct pl_message {
@@ -71,8 +77,8 @@ void pl_comm_endpoint_close(struct pl_endpoint *e);
 /* Where it accepts, as `tcp:HOST:PORT`; "": it does not. */
 const char *pl_comm_endpoint_address(const struct pl_endpoint *e);
 /* Connects to the endpoint that listens at `at` ("tcp:HOST:PORT" or "dir:PATH") and has the id
- * `peer`, which may not be there yet. PL_EIO: nobody came by `until`, or it refuses. Not from two
- * threads. */
+ * `peer`, which may not be there yet. PL_EIO: nobody came by `until`, or it refuses, or has ended.
+ * Not from two threads. */
 int pl_comm_endpoint_connect(struct pl_endpoint *e, const char *at, uint32_t peer, pl_ns until,
 			     uint32_t *connection, struct pl_err *err) PL_MUST;
 /* Ends one connection: with a good-bye, after what was given to it is sent (at most for the

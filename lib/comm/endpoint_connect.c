@@ -190,6 +190,11 @@ static int try_once(const struct pl_endpoint *e, struct pl_end_conn *c, const ch
 	return rc;
 }
 
+static bool has_ended(const struct pl_endpoint *e, uint32_t peer)
+{
+	return e->o.ended && peer < e->o.n_ended && atomic_load(&e->o.ended[peer]);
+}
+
 static int connect_until(const struct pl_endpoint *e, struct pl_end_conn *c, const char *at,
 			 pl_ns until, struct pl_err *err)
 {
@@ -207,6 +212,8 @@ static int connect_until(const struct pl_endpoint *e, struct pl_end_conn *c, con
 		/* in the file may be the address of another job, until the listener comes */
 		if (rc == PL_EIO && !refused_until)
 			refused_until = now + e->timeout;
+		if (has_ended(e, c->peer))
+			return pl_fail(err, PL_EIO, "it has ended");
 		if ((rc == PL_EIO && now >= refused_until) || (rc != PL_EIO && rc != PL_ENO) ||
 		    now >= until)
 			return pl_fail(err, rc == PL_ENO ? PL_EIO : rc, "%s", why.msg);

@@ -5,24 +5,30 @@
  *     b_i = B M v_i / (v_1 + ... + v_M)
  *
  * samples a step, so that all steps end together and a round has B M samples as under bsp. Commits
- * count by their samples. v_i is the speed in samples a second. It is measured in the first round,
- * in which each worker has its own batch: that of the job, and of a group of ranks the sum of
- * theirs. B M is the sum of these. Later steps have other batches and say nothing about v_i itself,
- * but when they get longer or shorter by a fifth with the same batch, v_i has changed by as much.
- * The speed of a worker that comes back is measured anew, with any batch; its own batch stays what
- * it was.
+ * count by their samples. v_i is the speed in samples a second. It is measured in the first three
+ * rounds, in which each worker has its own batch: that of the job, and of a group of ranks the sum
+ * of theirs. B M is the sum of these. Later steps have other batches and say nothing about v_i
+ * itself, but when they get longer or shorter by a fifth with the same batch, v_i has changed by as
+ * much. The speed of a worker that comes back is measured anew, with any batch; its own batch stays
+ * what it was.
+ *
+ * All times are medians of three steps: the time for which a process or its machine was stopped is
+ * in one step, and says nothing about its speed.
  *
  * Batches are rounded to the greatest remainders, so that their sum stays B M; each is at least 1.
  */
 #include "policy/internal.h"
 
 #define CHANGED 0.2
+#define STEPS	3
 
 struct batchtune_worker {
 	struct pl_policy_round_worker round;
 	double speed; /* v_i, in batches of the job a second; 0: not known yet */
-	double usual; /* ns of a step with `of` samples */
-	int64_t of;   /* 0: not known yet */
+	double usual; /* ns of a step with `of` samples; 0: not known yet */
+	int64_t of;
+	double last[STEPS]; /* ns of the last steps with `of` samples */
+	uint32_t n;	    /* of them so far */
 };
 
 struct batchtune {
@@ -54,11 +60,18 @@ static void left(struct pl_policy *p, const struct pl_policy_event *e)
 	pl_policy_round_left(p, e);
 }
 
+static double median(const double v[STEPS])
+{
+	double low = fmin(v[0], v[1]), high = fmax(v[0], v[1]);
+
+	return fmax(low, fmin(high, v[2]));
+}
+
 static void measure(struct pl_policy *p, const struct pl_policy_event *e)
 {
 	struct batchtune *b = p->state;
 	struct batchtune_worker *w = worker_of(p, e->worker);
-	double step = (double)e->step_ns;
+	double step;
 	int64_t batch = (int64_t)(e->samples / e->steps);
 
 	if (e->step_ns <= 0)
@@ -66,17 +79,24 @@ static void measure(struct pl_policy *p, const struct pl_policy_event *e)
 	batch = batch ? batch : p->o.batch;
 	if (!w->round.own) /* the very first: not of a tuned batch */
 		w->round.own = (uint32_t)pl_min_i64(batch, INT32_MAX) & INT32_MAX;
+	if (w->of != batch)
+		w->n = 0;
+	w->usual = w->n ? w->usual : 0;
+	w->of = batch;
+	w->last[w->n++ % STEPS] = (double)e->step_ns;
+	if (w->n < STEPS)
+		return;
+	step = median(w->last);
 	if (w->speed == 0) {
 		w->speed = 1e9 / step * ((double)batch / (double)p->o.batch);
 		b->changed = true;
-	} else if (w->of == batch) {
+	} else if (w->usual > 0) {
 		if (fabs(step / w->usual - 1) <= CHANGED)
 			return;
 		w->speed *= w->usual / step;
 		b->changed = true;
 	}
 	w->usual = step;
-	w->of = batch;
 }
 
 static void committed(struct pl_policy *p, const struct pl_policy_event *e)

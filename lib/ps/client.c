@@ -24,10 +24,9 @@ struct worker {
 	uint64_t group_bytes; /* that ranks of the group had sent one another at the last commit */
 	uint64_t before;      /* bytes sent until the group had lost a rank */
 	pl_ns last_commit_ns, last_reply_ns;
-	/* Commits overlap with steps: the weights of the last one, which flies until its reply. */
-	float *cut;   /* NULL: they do not */
-	void *memory; /* of cut */
-	bool flies;
+	/* Commits overlap with steps: the last one flies until its reply, and s.x has its weights.
+	 */
+	bool overlaps, flies;
 	pl_ns sent;
 	struct pl_ps_counts counts;
 };
@@ -42,7 +41,9 @@ static void obey(struct worker *k)
 
 static int take_weights(struct worker *k, struct pl_err *err)
 {
-	pl_ps_vector_write(&k->p->w.view, k->s.base);
+	for (uint32_t i = 0; i < k->p->servers; i++)
+		pl_ps_vector_put(&k->p->w.view, pl_ps_slice_at(k->p, i),
+				 pl_ps_session_base(&k->s, i), pl_ps_slice_size(k->p, i));
 	return pl_ps_group_give(k->p, true, err);
 }
 
@@ -50,16 +51,22 @@ static int take_weights(struct worker *k, struct pl_err *err)
 static int rebase(struct worker *k, struct pl_err *err)
 {
 	const struct pl_net_view *net = &k->p->w.view;
-	float *now = (float *)(void *)(k->s.commit + PL_PS_HEAD); /* all servers have read it */
+	const float *cut = (const float *)(const void *)(k->s.x + PL_PS_HEAD);
+	float *host = pl_ps_vector_in_host(net), *now = host;
 	pl_ns begin = pl_now_ns();
 
-	if (pl_ps_vector_in_host(net)) {
-		pl_ps_vector_rebase(net, k->cut, k->s.base);
-	} else {
+	if (!host) {
+		PL_CHECK(pl_ps_session_scratch(&k->s, &now, err));
 		pl_ps_vector_read(net, now);
-		pl_ps_pass_move(now, k->cut, k->s.base, pl_ps_vector_size(&k->p->vector));
-		pl_ps_vector_write(net, now);
 	}
+	for (uint32_t i = 0; i < k->p->servers; i++) {
+		size_t at = pl_ps_slice_at(k->p, i);
+
+		pl_ps_pass_move(now + at, cut + at, pl_ps_session_base(&k->s, i),
+				pl_ps_slice_size(k->p, i));
+	}
+	if (!host)
+		pl_ps_vector_write(net, now);
 	PL_CHECK(pl_ps_group_give(k->p, false, err));
 	k->flies = false;
 	k->last_reply_ns = begin - k->sent;
@@ -133,14 +140,12 @@ static uint64_t bytes_sent(const struct worker *k)
 
 static int commit(struct worker *k, struct pl_err *err)
 {
-	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD);
 	pl_ns begin, waited = k->counts.wait_ns;
 
 	PL_CHECK(count(k, err));
 	begin = pl_now_ns();
-	/* the reply to the last commit came after all servers had read it, so nobody reads the body
-	 */
-	pl_ps_vector_subtract(&k->p->w.view, k->s.base, u, k->cut);
+	/* the reply to the last commit came after all servers had read it */
+	PL_CHECK(pl_ps_session_fill(&k->s, k->overlaps, err));
 	if (!pl_ps_session_has_base(&k->s)) {
 		PL_CHECK(wait_for_reply(k, err));
 		begin_commit(k);
@@ -156,7 +161,7 @@ static int commit(struct worker *k, struct pl_err *err)
 		k->due += k->s.order.every;
 	PL_CHECK(pl_ps_session_commit(&k->s, err));
 	k->sent = begin;
-	k->flies = k->cut != NULL;
+	k->flies = k->overlaps;
 	if (!k->flies)
 		PL_CHECK(wait_for_reply(k, err));
 	k->last_commit_ns = pl_now_ns() - begin - (k->counts.wait_ns - waited);
@@ -272,8 +277,7 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_ps_session_open(&k.s, p, err));
-	if (overlaps(p))
-		PL_TRY(pl_ps_pass_alloc(&k.memory, pl_ps_vector_size(&p->vector), &k.cut, err));
+	k.overlaps = overlaps(p);
 	rc = train(&k, err);
 	if (rc >= 0) /* else the server sees that this worker is lost */
 		say_bye(&k);
@@ -284,7 +288,6 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:
-	pl_free(k.memory);
 	pl_ps_session_close(&k.s);
 	return pl_ps_group_close(p, rc, err);
 }

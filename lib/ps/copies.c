@@ -2,13 +2,17 @@
  * Weights on their way to workers: copies in memory of the endpoint, one for all receivers of one
  * version.
  *
- * A body begins with the version. A receiver on this host reads the body where it lies. If it is
- * stopped for so long that it is taken for lost, the memory may get another version while it reads.
- * So whoever changes the memory changes the version first, and a receiver looks at the version
- * after it has copied the weights (a sequence lock).
+ * A body begins with the version. A receiver on this host reads the body where it lies: a worker
+ * keeps the message until the next reply, because a commit is what its weights have become since
+ * then. So the server has the weights that the commit began from, too, and takes the new ones of
+ * the worker in place of the difference. That is a pass less over both of them. Of a worker on
+ * another host the server keeps what it has sent last.
  *
- * A worker of one server does not copy: it keeps the message until the next reply, because a commit
- * is what its weights have become since then. Before it sends the commit, it looks at the version.
+ * What a worker may look at is not written again, also when its connection is lost, or when this
+ * server follows one that was killed. When the worker greets again, it names the version that it
+ * still needs, and the others are free. A worker whose number another process has taken over
+ * meanwhile may find other weights in the memory. So whoever changes the memory changes the
+ * version first, and a reader looks at the version afterwards (a sequence lock).
  *
  * An update that is followed by a reply writes the weights where they can be sent: to a body of the
  * store, which is lent to the endpoint. If all bodies are being read, it writes to the store and,
@@ -78,13 +82,24 @@ int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_
 
 		PL_CHECK(pl_alloc(&x, 1, sizeof(*x), err));
 		*x = (struct pl_ps_copy){ .body = pl_ps_store_body(store, i),
-					  .version = NONE,
 					  .place = (int)i,
 					  .next = c->first };
 		c->first = x;
-		/* of the server before this one */
-		if (x->place == pl_ps_store_in_body(store))
-			x->version = pl_ps_store_progress(store)->version;
+		/* of the server before this one, if it could send them */
+		memcpy(&x->version, x->body, sizeof(x->version));
+		if (!x->version || x->version > pl_ps_store_progress(store)->version)
+			x->version = NONE;
+	}
+	return 0;
+}
+
+int pl_ps_copies_pin(struct pl_ps_copies *c, struct pl_ps_sent *sent, struct pl_err *err)
+{
+	for (struct pl_ps_copy *x = c->first; x; x = x->next) {
+		if (x->version == NONE)
+			continue;
+		PL_CHECK(pl_append(&sent->v, &sent->n, &sent->cap, &x, sizeof(x), err));
+		x->used++;
 	}
 	return 0;
 }
@@ -120,17 +135,16 @@ static uint64_t turn_of(const struct pl_ps_copy *x)
 }
 
 /* The body of the store that an update writes: the one that an update before it has written since
- * the last commit, or a free one, which becomes the aim. NULL: there is none. What a server before
- * this one has sent counts as free, although a worker may still read it: it finds another version
- * then, and gets other weights. */
+ * the last commit, or a free one, which becomes the aim. NULL: there is none. */
 static struct pl_ps_copy *take_body(struct pl_ps_copies *c, struct pl_ps_store *store)
 {
 	bool moved = pl_ps_store_moved(store);
-	int now = pl_ps_store_in_body(store);
+	int now = pl_ps_store_in_body(store), guessed = moved ? -1 : pl_ps_store_guessed(store);
 	struct pl_ps_copy *best = NULL;
 
 	for (struct pl_ps_copy *x = c->first; x; x = x->next)
-		if (x->place >= 0 && (moved ? x->place == now : !x->used && x->place != now) &&
+		if (x->place >= 0 && (guessed < 0 || x->place == guessed) &&
+		    (moved ? x->place == now : !x->used && x->place != now) &&
 		    (!best || turn_of(x) < turn_of(best)))
 			best = x;
 	if (best && !moved)
@@ -139,8 +153,8 @@ static struct pl_ps_copy *take_body(struct pl_ps_copies *c, struct pl_ps_store *
 }
 
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
-			const struct pl_policy_update *up, const float *u, bool replies,
-			struct pl_err *err)
+			const struct pl_policy_update *up, const struct pl_ps_change *u,
+			bool replies, struct pl_err *err)
 {
 	uint64_t before = pl_ps_store_progress(store)->version, now;
 	struct pl_ps_copy *x = NULL;
@@ -158,6 +172,21 @@ int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
 	if (x && now != before)
 		set_version(x, now);
 	return 0;
+}
+
+bool pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const struct pl_ps_change *u,
+			float *keep)
+{
+	struct pl_ps_copy *x;
+
+	pl_ps_store_guess_drop(store);
+	x = pl_ps_store_moved(store) ? NULL : take_body(c, store);
+	pl_ps_store_aim(store, -1);
+	if (!x)
+		return false;
+	set_version(x, NONE);
+	return pl_ps_store_guess(store, up, u, keep, x->place);
 }
 
 /* The weights as they are, in memory that messages may use. */
@@ -194,15 +223,21 @@ int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_
 	return pl_comm_endpoint_send(c->end, connection, m, x, err);
 }
 
-void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done)
+void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done, bool keep)
 {
+	struct pl_ps_copy *was = sent->kept;
 	size_t i = 0;
 
 	while (i < sent->n && sent->v[i] != done)
 		i++;
 	if (i == sent->n)
 		return;
-	sent->v[i]->used--;
+	if (keep)
+		sent->kept = sent->v[i];
+	else
+		sent->v[i]->used--;
+	if (keep && was)
+		was->used--;
 	sent->n--;
 	memmove(sent->v + i, sent->v + i + 1, (sent->n - i) * sizeof(sent->v[0]));
 }
@@ -210,7 +245,39 @@ void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done)
 void pl_ps_sent_all(struct pl_ps_sent *sent)
 {
 	while (sent->n)
-		pl_ps_sent_one(sent, sent->v[0]);
+		pl_ps_sent_one(sent, sent->v[0], false);
+	if (sent->kept)
+		sent->kept->used--;
+	sent->kept = NULL;
+}
+
+uint64_t pl_ps_sent_keep(struct pl_ps_sent *sent, uint64_t version)
+{
+	struct pl_ps_copy *x = sent->kept;
+
+	for (size_t i = 0; i < sent->n && (!x || x->version != version); i++)
+		x = sent->v[i];
+	if (!x || x->version != version)
+		x = NULL;
+	else
+		x->used++;
+	pl_ps_sent_all(sent);
+	sent->kept = x;
+	return x ? version : NONE;
+}
+
+const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version)
+{
+	struct pl_ps_copy *x = sent->kept;
+
+	if (x && x->version != version) { /* it has taken a later reply */
+		x->used--;
+		x = sent->kept = NULL;
+	}
+	for (size_t i = 0; i < sent->n && !x; i++)
+		if (sent->v[i]->version == version)
+			x = sent->v[i];
+	return x ? (const float *)(const void *)(x->body + HEAD) : NULL;
 }
 
 void pl_ps_sent_fini(struct pl_ps_sent *sent)

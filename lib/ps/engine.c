@@ -1,53 +1,42 @@
 /* The engine: what a process of either kind has, and how run(1) drives it. */
 #include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ps/internal.h"
 #include "ps/passes.h"
 
 #define GRAIN 16 /* numbers: slices begin with a line of the cache */
 
+/* State is right behind parameters. */
 void pl_ps_vector_read(const struct pl_net_view *v, float *to)
 {
-	v->be->get(v->ctx, to, v->params, v->n_params * sizeof(float));
-	if (v->n_state)
-		v->be->get(v->ctx, to + v->n_params, v->state, v->n_state * sizeof(float));
+	size_t n = v->n_params + v->n_state;
+	const float *from = pl_ps_vector_in_host(v);
+
+	if (!from) {
+		v->be->get(v->ctx, to, v->params, n * sizeof(float));
+		return;
+	}
+	pl_ps_pass_copy(to, NULL, from, n, pl_ps_streams(n));
+	pl_ps_pass_end();
+}
+
+void pl_ps_vector_put(const struct pl_net_view *v, size_t at, const float *from, size_t n)
+{
+	float *to = pl_ps_vector_in_host(v);
+
+	if (!to) {
+		v->be->put(v->ctx, v->params + at, from, n * sizeof(float));
+		return;
+	}
+	pl_ps_pass_copy(to + at, NULL, from, n, pl_ps_streams(n));
+	pl_ps_pass_end();
 }
 
 void pl_ps_vector_write(const struct pl_net_view *v, const float *from)
 {
-	bool stream = pl_ps_streams(v->n_params);
-
-	if (pl_ps_vector_in_host(v)) {
-		pl_ps_pass_copy(v->params, NULL, from, v->n_params, stream);
-		pl_ps_pass_copy(v->state, NULL, from + v->n_params, v->n_state, stream);
-		pl_ps_pass_end();
-		return;
-	}
-	v->be->put(v->ctx, v->params, from, v->n_params * sizeof(float));
-	if (v->n_state)
-		v->be->put(v->ctx, v->state, from + v->n_params, v->n_state * sizeof(float));
-}
-
-void pl_ps_vector_subtract(const struct pl_net_view *v, const float *base, float *u, float *cut)
-{
-	float *at = cut ? cut : u;
-	size_t n = v->n_params, m = v->n_state;
-	bool stream = pl_ps_streams(n);
-
-	if (pl_ps_vector_in_host(v)) {
-		pl_ps_pass_subtract(u, cut, v->params, base, n, stream);
-		pl_ps_pass_subtract(u + n, cut ? cut + n : NULL, v->state, base + n, m, stream);
-	} else {
-		pl_ps_vector_read(v, at);
-		pl_ps_pass_subtract(u, NULL, at, base, n + m, stream);
-	}
-	pl_ps_pass_end();
-}
-
-void pl_ps_vector_rebase(const struct pl_net_view *v, const float *cut, const float *base)
-{
-	pl_ps_pass_move(v->params, cut, base, v->n_params);
-	pl_ps_pass_move(v->state, cut + v->n_params, base + v->n_params, v->n_state);
+	pl_ps_vector_put(v, 0, from, v->n_params + v->n_state);
 }
 
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server)
@@ -142,6 +131,9 @@ static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 				      .host = m->host,
 				      .timeout_ns = m->timeout_ns,
 				      .body_max = longest_body(p),
+				      /* those that listen are servers */
+				      .ended = m->ended,
+				      .n_ended = m->ended ? p->servers : 0,
 				      .log = p->w.o.log };
 	struct pl_link_shape *shape = NULL;
 	int rc;
@@ -159,6 +151,50 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 	pl_dp_sync_ready(&((struct pl_ps *)arg)->g.sync, first, n);
 }
 
+/* ---- the network's numbers where servers can read them ----------------------------------------
+ */
+
+/* Parameters, then gradients. */
+static void *memory_make(void *arg, size_t bytes)
+{
+	struct pl_ps_memory *m = &((struct pl_ps *)arg)->memory;
+	void *at = MAP_FAILED;
+	struct pl_err ignore = { 0 };
+	float *plain = NULL;
+
+	if (m->made++) {
+		(void)!pl_ps_pass_alloc(&m->grads, bytes / sizeof(float), &plain, &ignore);
+		return plain;
+	}
+	m->bytes = PL_PS_HEAD + bytes;
+	m->fd = pl_fail_now() ? -1 : memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (m->fd >= 0 && ftruncate(m->fd, (off_t)m->bytes) == 0)
+		at = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	if (at != MAP_FAILED) {
+		m->commit = at;
+		return m->commit + PL_PS_HEAD;
+	}
+	if (m->fd >= 0)
+		close(m->fd);
+	return NULL;
+}
+
+static void memory_free(void *arg, void *p, size_t bytes)
+{
+	struct pl_ps_memory *m = &((struct pl_ps *)arg)->memory;
+
+	(void)bytes;
+	if (m->commit && p == m->commit + PL_PS_HEAD) {
+		munmap(m->commit, m->bytes);
+		close(m->fd);
+		m->commit = NULL;
+		m->made = 0;
+	} else {
+		pl_free(m->grads);
+		m->grads = NULL;
+	}
+}
+
 static int prepare_worker(struct pl_ps *p, const struct pl_engine_opts *o, const atomic_int *stop,
 			  struct pl_err *err)
 {
@@ -170,6 +206,11 @@ static int prepare_worker(struct pl_ps *p, const struct pl_engine_opts *o, const
 	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->ranks;
 	PL_CHECK(pl_ps_group_open(p, o, stop, err));
 	own.world = p->g.world;
+	if (p->g.size == 1 && !pl_ps_is_server(p) && !(o->backend && o->backend->device)) {
+		own.slab = memory_make;
+		own.slab_free = memory_free;
+		own.slab_arg = p;
+	}
 	PL_CHECK(pl_train_worker_init(w, &own, own.world ? ready : NULL, err));
 	return own.world ? pl_dp_sync_init(&p->g.sync, w, err) : 0;
 }
@@ -205,6 +246,9 @@ static int make(struct pl_ps *p, const struct pl_engine_opts *o, const atomic_in
 	PL_CHECK(pl_train_worker_job_hash(&p->w, &p->job, err));
 	if (!p->g.member)
 		PL_CHECK(open_endpoint(p, err));
+	if (p->memory.commit)
+		PL_CHECK(pl_comm_endpoint_lend(p->end, p->memory.fd, p->memory.commit,
+					       p->memory.bytes, err));
 	p->g.in_turn = false;
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <signal.h>
 
 #include "ps/internal.h"
+#include "ps/passes.h"
 
 #define TURN_NS 50000000
 
@@ -74,14 +75,17 @@ static int update(struct pl_ps_follower *f, const struct pl_ps_action *a, bool r
 		  struct pl_err *err)
 {
 	struct pl_ps_applied *k = pl_ps_store_applied(f->store, a->worker);
+	struct pl_ps_change u = { 0 };
 
 	if (a->id && (k->kept != a->id || k->session != a->session))
 		return pl_fail(err, PL_EINTERNAL,
 			       "the slice of commit %llu of worker %u is not here",
 			       (unsigned long long)a->id, a->worker);
-	PL_CHECK(pl_ps_copies_update(&f->copies, f->store, &a->update,
-				     a->id ? pl_ps_store_kept(f->store, a->worker) : NULL, replies,
-				     err));
+	if (a->id) {
+		u.to = pl_ps_store_kept(f->store, a->worker);
+		f->usual = a->update;
+	}
+	PL_CHECK(pl_ps_copies_update(&f->copies, f->store, &a->update, &u, replies, err));
 	if (a->id)
 		k->id = a->id;
 	return 0;
@@ -141,11 +145,35 @@ static int on_hello(struct pl_ps_follower *f, const struct pl_endpoint_event *ev
 					 .bytes = strlen(why) + 1 };
 		return pl_comm_endpoint_send(f->p->end, ev->connection, &m, NULL, err);
 	}
-	pl_ps_sent_all(&w->sent);
 	w->connected = true;
 	w->connection = ev->connection;
 	m.value[0] = pl_ps_store_applied(f->store, worker)->id;
+	m.value[1] = pl_ps_sent_keep(&w->sent, ev->message.value[1]);
 	return pl_comm_endpoint_send(f->p->end, ev->connection, &m, NULL, err);
+}
+
+/* The slice of a commit. If no other one waits for its action, the pass computes also what the
+ * action will probably be. */
+static void keep(struct pl_ps_follower *f, uint32_t worker, const float *body, const float *base)
+{
+	size_t n = pl_ps_slice_size(f->p, f->p->process);
+	float *to = pl_ps_store_kept(f->store, worker);
+	const struct pl_ps_change u = { .to = body, .from = base };
+	bool stream = pl_ps_streams(n), alone = true;
+
+	for (uint32_t i = 0; i < f->p->workers; i++) {
+		const struct pl_ps_applied *a = pl_ps_store_applied(f->store, i);
+
+		alone &= a->kept <= a->id;
+	}
+	pl_ps_store_guess_drop(f->store); /* it may be of the slice that goes */
+	if (alone && base && pl_ps_copies_guess(&f->copies, f->store, &f->usual, &u, to))
+		return;
+	if (base)
+		pl_ps_pass_subtract(to, NULL, body, base, n, stream);
+	else
+		pl_ps_pass_copy(to, NULL, body, n, stream);
+	pl_ps_pass_end();
 }
 
 /* The store says that nothing is kept while the memory is written. */
@@ -155,15 +183,24 @@ static int on_slice(struct pl_ps_follower *f, const struct pl_endpoint_event *ev
 	uint32_t worker = ev->peer - f->p->servers;
 	uint64_t id = ev->message.value[0], session = ev->message.value[1];
 	struct pl_ps_applied *a = pl_ps_store_applied(f->store, worker);
-	size_t bytes = pl_ps_slice_size(f->p, f->p->process) * sizeof(float);
+	size_t n = pl_ps_slice_size(f->p, f->p->process);
+	const float *base;
 
-	if (f->peer[worker].connection != ev->connection || ev->message.bytes != bytes ||
-	    id <= a->id)
+	if (f->peer[worker].connection != ev->connection ||
+	    ev->message.bytes != n * sizeof(float) || id <= a->id)
 		return 0;
 	if (a->kept != id || a->session != session) {
+		base = pl_ps_sent_weights(&f->peer[worker].sent, ev->message.value[2]);
+		if (ev->message.value[3] && !base) {
+			pl_comm_endpoint_drop(
+				f->p->end, ev->connection,
+				"its commit began from weights that it does not have");
+			f->peer[worker].connected = false;
+			return 0;
+		}
 		a->kept = 0;
 		pl_ps_store_commit(f->store);
-		memcpy(pl_ps_store_kept(f->store, worker), ev->message.body, bytes);
+		keep(f, worker, ev->message.body, ev->message.value[3] ? base : NULL);
 		a = pl_ps_store_applied(f->store, worker);
 		a->kept = id;
 		a->session = session;
@@ -226,11 +263,13 @@ int pl_ps_follower_event(struct pl_ps_follower *f, pl_ns until, struct pl_err *e
 	}
 	x = peer_of(f, &ev);
 	if (ev.kind == PL_ENDPOINT_SENT && x)
-		pl_ps_sent_one(&x->sent, ev.done);
+		pl_ps_sent_one(&x->sent, ev.done,
+			       x != lead_of(f) && !pl_ps_shares(f->p, ev.connection));
 	if (ev.kind != PL_ENDPOINT_LOST || !x)
 		return 0;
 	x->connected = false;
-	pl_ps_sent_all(&x->sent);
+	if (x == lead_of(f)) /* a worker may still look at weights until it comes again */
+		pl_ps_sent_all(&x->sent);
 	f->ended |= x == lead_of(f) && ev.goodbye;
 	return 0;
 }
@@ -257,7 +296,10 @@ int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 		       "server %u was started again, at version %llu of the weights", p->process,
 		       (unsigned long long)pl_ps_store_progress(f->store)->version);
 	pl_ps_store_commit(f->store);
-	return pl_ps_copies_open(&f->copies, f->store, o.bodies, err);
+	PL_CHECK(pl_ps_copies_open(&f->copies, f->store, o.bodies, err));
+	for (uint32_t i = 0; i < p->workers; i++)
+		PL_CHECK(pl_ps_copies_pin(&f->copies, &f->peer[i].sent, err));
+	return 0;
 }
 
 void pl_ps_follower_close(struct pl_ps_follower *f)

@@ -23,15 +23,13 @@ static inline size_t pl_ps_vector_size(const struct pl_ps_vector *v)
 }
 void pl_ps_vector_read(const struct pl_net_view *net, float *to);
 void pl_ps_vector_write(const struct pl_net_view *net, const float *from);
-/* Its numbers lie in memory of the host, so that one pass can read or write them and others. */
-static inline bool pl_ps_vector_in_host(const struct pl_net_view *net)
+/* Numbers at .. at + n - 1 of it. */
+void pl_ps_vector_put(const struct pl_net_view *net, size_t at, const float *from, size_t n);
+/* It lies in memory of the host, so that one pass can read or write its numbers and others. NULL */
+static inline float *pl_ps_vector_in_host(const struct pl_net_view *net)
 {
-	return !net->be->device;
+	return net->be->device ? NULL : net->params;
 }
-/* u = the network's numbers - base, and `cut`, if it is not NULL, the network's numbers. */
-void pl_ps_vector_subtract(const struct pl_net_view *net, const float *base, float *u, float *cut);
-/* What the network's numbers have become since they were `cut`, on top of base. */
-void pl_ps_vector_rebase(const struct pl_net_view *net, const float *cut, const float *base);
 /* A server that is started again takes a moment; it is given up after so many timeouts. */
 #define PL_PS_PATIENCE 10
 /* A reply may have to wait for workers that are far slower: so many timeouts. */
@@ -101,6 +99,14 @@ struct pl_ps {
 	struct pl_attendance
 		*attends;	   /* MPI, in which its group, if it has one, takes part; NULL */
 	struct pl_ps_store *store; /* of a server, for the time when its endpoint is closed */
+	/* Of a worker of one rank: its network's numbers, behind the head of a commit, in memory
+	 * that servers of the same host can read. NULL: they are elsewhere. */
+	struct pl_ps_memory {
+		char *commit;
+		size_t bytes;
+		int fd, made;
+		void *grads;
+	} memory;
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
@@ -119,6 +125,13 @@ static inline uint32_t pl_ps_number(const struct pl_ps *p)
 static inline bool pl_ps_has_ended(const struct pl_ps *p, uint32_t process)
 {
 	return p->meeting->ended && atomic_load(&p->meeting->ended[process]);
+}
+/* Does the other side read bodies where they lie? */
+static inline bool pl_ps_shares(const struct pl_ps *p, uint32_t connection)
+{
+	const char *by = pl_comm_endpoint_transport(p->end, connection);
+
+	return by && !strcmp(by, "shm");
 }
 /* Where the slice of a server begins in the vector; that of server + 1 is its end. */
 size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server);
@@ -220,11 +233,15 @@ struct pl_ps_copies {
 struct pl_ps_sent {
 	struct pl_ps_copy **v;
 	size_t n, cap;
+	/* It has them since an earlier connection, or in memory of its own; NULL. */
+	struct pl_ps_copy *kept;
 };
 /* The bodies of the store are lent to the endpoint, which the store outlives. */
 int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
 		      struct pl_err *err) PL_MUST;
 void pl_ps_copies_fini(struct pl_ps_copies *c);
+/* Those of the server before this one: a peer that has not greeted yet may look at each. */
+int pl_ps_copies_pin(struct pl_ps_copies *c, struct pl_ps_sent *sent, struct pl_err *err) PL_MUST;
 /* Of the weights of a server: each worker reads one while another one is written. */
 static inline uint32_t pl_ps_bodies(const struct pl_ps *p)
 {
@@ -232,13 +249,23 @@ static inline uint32_t pl_ps_bodies(const struct pl_ps *p)
 }
 /* pl_ps_store_update(). replies: the weights are then sent, so they are written for that, too. */
 int pl_ps_copies_update(struct pl_ps_copies *c, struct pl_ps_store *store,
-			const struct pl_policy_update *up, const float *u, bool replies,
-			struct pl_err *err) PL_MUST;
+			const struct pl_policy_update *up, const struct pl_ps_change *u,
+			bool replies, struct pl_err *err) PL_MUST;
+/* The next update is probably this one, and is followed by a reply: pl_ps_store_guess(). */
+bool pl_ps_copies_guess(struct pl_ps_copies *c, struct pl_ps_store *store,
+			const struct pl_policy_update *up, const struct pl_ps_change *u,
+			float *keep);
 /* Sends a REPLY with the weights of the store, and `version` in its values. */
 int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t connection,
 		      struct pl_ps_sent *sent, struct pl_message *m, struct pl_err *err) PL_MUST;
-void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done); /* a SENT event has come */
-void pl_ps_sent_all(struct pl_ps_sent *sent);			/* the connection is lost */
+/* A SENT event has come. keep: the peer has a copy, and commits what becomes of it. */
+void pl_ps_sent_one(struct pl_ps_sent *sent, const void *done, bool keep);
+void pl_ps_sent_all(struct pl_ps_sent *sent); /* it looks at none any more */
+/* It greets again, and looks at this version alone. UINT64_MAX: at none. Returns the version, or
+ * UINT64_MAX if these weights are no more, or were never sent to it. */
+uint64_t pl_ps_sent_keep(struct pl_ps_sent *sent, uint64_t version);
+/* The weights of that version, from which its commit began; NULL. */
+const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version);
 void pl_ps_sent_fini(struct pl_ps_sent *sent);
 /* Bytes of a body of n numbers. */
 size_t pl_ps_reply_bytes(size_t n);
@@ -286,7 +313,8 @@ struct pl_ps_client { /* a worker */
 	pl_ns arrived;
 	pl_ns left; /* when it was lost; of one that never came, when training began */
 	struct pl_ps_sent sent;
-	bool commits; /* the slices of other servers are not there yet */
+	uint64_t keeps; /* version of the weights that it had when it greeted */
+	bool commits;	/* the slices of other servers are not there yet */
 	struct pl_endpoint_event commit;
 };
 struct pl_ps_meets {		/* a group */
@@ -308,14 +336,15 @@ struct pl_ps_server {
 	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
-	bool again;	   /* it goes on where a server before it was */
-	const char *why;   /* it ends; NULL: all is well */
-	uint64_t save_at;  /* steps of all workers: the next checkpoint; 0: none */
-	bool saves;	   /* the vector is gathered for a checkpoint ... */
-	int64_t save_step; /* ... after this step */
-	pl_ns wake;	   /* the policy's; INT64_MAX: none */
-	pl_ns few_since;   /* too few workers remain, the last one left then; INT64_MAX: enough are
-			      there */
+	bool again;		       /* it goes on where a server before it was */
+	const char *why;	       /* it ends; NULL: all is well */
+	uint64_t save_at;	       /* steps of all workers: the next checkpoint; 0: none */
+	bool saves;		       /* the vector is gathered for a checkpoint ... */
+	int64_t save_step;	       /* ... after this step */
+	pl_ns wake;		       /* the policy's; INT64_MAX: none */
+	struct pl_policy_update usual; /* of the last commit */
+	pl_ns few_since; /* too few workers remain, the last one left then; INT64_MAX: enough are
+			    there */
 	bool few_said;
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */
@@ -402,6 +431,7 @@ struct pl_ps_follower {
 		uint32_t connection;
 		struct pl_ps_sent sent;
 	} * peer;
+	struct pl_policy_update usual; /* of the last commit */
 	bool ended;
 	bool asked; /* server 0 was told that somebody asked this process to end */
 };
@@ -419,8 +449,11 @@ struct pl_ps_session {
 		bool connected, welcome;
 		uint32_t connection;
 		uint64_t applied;	 /* as it said */
-		uint64_t reply, version; /* number and version of the slice in `fresh` */
+		uint64_t reply, version; /* number and version of the slice in `comes` */
 		char at[PL_PS_ADDRESS];	 /* "": as the meeting says */
+		/* REPLYs; kind NOTHING: none. held: the weights as they were pulled */
+		struct pl_endpoint_event held, comes;
+		bool has; /* the server has the weights in `held`, too, until it is told */
 	} * server;
 	uint64_t id;	  /* of the last commit */
 	uint64_t session; /* of this process */
@@ -433,16 +466,13 @@ struct pl_ps_session {
 	bool ended;
 	uint64_t taken; /* number of the last reply that was whole */
 	uint64_t applied, version;
-	/* The weights as they were pulled: in own memory, or, of one server, in `held`. */
-	const float *base;
-	float *own,
-		*fresh; /* the place of base; the one of weights that come. Of one server NULL */
-	void *memory;	/* of both */
-	struct pl_endpoint_event held, comes; /* REPLYs; kind NOTHING: none */
-	char *commit;			      /* head and U */
-	pl_ns waited;			      /* for other workers, as the last reply says */
-	bool has_order;			      /* a new one */
-	struct pl_policy_order order;	      /* first: on the own clock */
+	/* The last commit: a head and U, or, if all servers have what it began from, weights. */
+	char *commit;
+	bool weights;
+	char *u, *x; /* places of a commit with U, and with a copy of the weights; NULL: none yet */
+	pl_ns waited;		      /* for other workers, as the last reply says */
+	bool has_order;		      /* a new one */
+	struct pl_policy_order order; /* first: on the own clock */
 };
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err) PL_MUST;
 void pl_ps_session_close(struct pl_ps_session *s);
@@ -453,10 +483,17 @@ int pl_ps_session_connect(struct pl_ps_session *s, uint32_t server, pl_ns until,
 enum { PL_PS_NOTHING, PL_PS_REPLIED, PL_PS_OTHER };
 int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err) PL_MUST;
 bool pl_ps_session_connected(const struct pl_ps_session *s); /* to all servers */
-/* Is base still what was pulled? Else the servers have taken this worker for lost, and it waits for
- * other weights; what it computed is lost. Asked after base was read. */
+/* The weights as they were pulled, of one server. */
+const float *pl_ps_session_base(const struct pl_ps_session *s, uint32_t server);
+/* Are they still what was pulled? Else another process has taken the place of this worker, and it
+ * waits for other weights; what it computed is lost. Asked after they were read. */
 bool pl_ps_session_has_base(struct pl_ps_session *s);
-/* The commit is in s->commit. */
+/* Makes the commit of the network's numbers; its head is the caller's. flies: steps go on while it
+ * is on its way, and s->x has a copy of the numbers. */
+int pl_ps_session_fill(struct pl_ps_session *s, bool flies, struct pl_err *err) PL_MUST;
+/* Room for the numbers of the network while no commit is on its way. */
+int pl_ps_session_scratch(struct pl_ps_session *s, float **to, struct pl_err *err) PL_MUST;
+/* Sends it. */
 int pl_ps_session_commit(struct pl_ps_session *s, struct pl_err *err) PL_MUST;
 /* Reconnects what is lost, and waits for the reply if there is one to wait for. PL_PS_REPLIED, or
  * PL_PS_OTHER. */

@@ -23,8 +23,9 @@ static int take_answer(struct pl_endpoint *e, uint32_t kind, pl_ns until, void *
 		if (ev.kind == PL_ENDPOINT_LOST)
 			return pl_fail(err, PL_EIO, "server 0: %s", ev.why);
 		if (ev.kind == PL_ENDPOINT_MESSAGE && ev.message.kind == PL_PS_REFUSED) {
-			pl_fail(err, PL_EIO, "server 0: %.*s", (int)ev.message.bytes,
-				(const char *)ev.message.body);
+			pl_fail(err, PL_EIO, "server 0: %.*s",
+				(int)pl_min_size(ev.message.bytes, 200),
+				ev.message.bytes ? (const char *)ev.message.body : "");
 			pl_comm_endpoint_release(e, &ev);
 			return err->code;
 		}

@@ -333,7 +333,8 @@ int pl_ps_others_check(const struct pl_ps_server *s, pl_ns now, struct pl_err *e
 	for (uint32_t k = 1; k < s->p->servers; k++) {
 		const struct pl_ps_other *o = &s->other[k];
 
-		if (!o->connected && now > o->lost + PL_PS_PATIENCE * s->p->timeout_ns)
+		if (!o->connected &&
+		    (pl_ps_has_ended(s->p, k) || now > o->lost + PL_PS_PATIENCE * s->p->timeout_ns))
 			return pl_fail(err, PL_EIO, "server %u is lost, and did not come back", k);
 	}
 	return 0;

@@ -19,25 +19,33 @@ int pl_ps_pass_alloc(void **memory, size_t n, float **first, struct pl_err *err)
 	return 0;
 }
 
-enum kind { COPY, ADD, SUBTRACT };
+/* ADVANCE: a + f (b - c); SPLIT: the same, and b - c */
+enum kind { COPY, ADD, SUBTRACT, ADVANCE, SPLIT };
 struct places {
 	float *to, *also;
 	const float *a, *b;
 	float f;
+	const float *c;
 };
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void one(enum kind kind, const struct places *p, size_t i)
 {
-	float a = p->a[i], v = a;
+	float a = p->a[i], v = a, second;
 
 	if (kind == ADD)
 		v = a + p->f * p->b[i];
 	if (kind == SUBTRACT)
 		v = a - p->b[i];
+	second = kind == SUBTRACT ? a : v;
+	if (kind == ADVANCE || kind == SPLIT) {
+		second = p->b[i] - p->c[i];
+		v = a + p->f * second;
+		second = kind == SPLIT ? second : v;
+	}
 	p->to[i] = v;
 	if (p->also)
-		p->also[i] = kind == SUBTRACT ? a : v;
+		p->also[i] = second;
 }
 
 #if defined(__SSE2__)
@@ -58,13 +66,16 @@ INLINE size_t lines(enum kind kind, const struct places *p, size_t i, size_t n, 
 	float *also = p->also;
 
 	for (; i + PL_PS_LINE <= n; i += PL_PS_LINE) {
-		__m128 a[PL_PS_LINE / 4], v[PL_PS_LINE / 4];
+		__m128 a[PL_PS_LINE / 4], v[PL_PS_LINE / 4], d[PL_PS_LINE / 4];
 
 		if (stream)
 			_mm_prefetch((const char *)(p->a + i) + AHEAD * sizeof(float),
 				     _MM_HINT_NTA);
 		if (stream && kind != COPY)
 			_mm_prefetch((const char *)(p->b + i) + AHEAD * sizeof(float),
+				     _MM_HINT_NTA);
+		if (stream && (kind == ADVANCE || kind == SPLIT) && p->c != p->a)
+			_mm_prefetch((const char *)(p->c + i) + AHEAD * sizeof(float),
 				     _MM_HINT_NTA);
 #pragma GCC unroll 4
 		for (size_t k = 0; k < PL_PS_LINE / 4; k++) {
@@ -74,6 +85,11 @@ INLINE size_t lines(enum kind kind, const struct places *p, size_t i, size_t n, 
 						  _mm_mul_ps(f, _mm_loadu_ps(p->b + i + 4 * k)));
 			if (kind == SUBTRACT)
 				v[k] = _mm_sub_ps(a[k], _mm_loadu_ps(p->b + i + 4 * k));
+			if (kind == ADVANCE || kind == SPLIT) {
+				d[k] = _mm_sub_ps(_mm_loadu_ps(p->b + i + 4 * k),
+						  _mm_loadu_ps(p->c + i + 4 * k));
+				v[k] = _mm_add_ps(a[k], _mm_mul_ps(f, d[k]));
+			}
 		}
 #pragma GCC unroll 4
 		for (size_t k = 0; k < PL_PS_LINE / 4; k++)
@@ -82,7 +98,11 @@ INLINE size_t lines(enum kind kind, const struct places *p, size_t i, size_t n, 
 			continue;
 #pragma GCC unroll 4
 		for (size_t k = 0; k < PL_PS_LINE / 4; k++)
-			put(also + i + 4 * k, kind == SUBTRACT ? a[k] : v[k], stream);
+			put(also + i + 4 * k,
+			    kind == SUBTRACT ? a[k]
+			    : kind == SPLIT  ? d[k]
+					     : v[k],
+			    stream);
 	}
 	return i;
 }
@@ -127,10 +147,21 @@ void pl_ps_pass_copy(float *to, float *also, const float *a, size_t n, bool stre
 	pass(COPY, &(struct places){ .to = to, .also = also, .a = a }, n, stream);
 }
 
-void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b, size_t n,
-		    bool stream)
+void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b,
+		    const float *minus, size_t n, bool stream)
 {
-	pass(ADD, &(struct places){ to, also, a, b, f }, n, stream);
+	const struct places p = { to, also, a, b, f, minus };
+
+	if (minus)
+		pass(ADVANCE, &p, n, stream);
+	else
+		pass(ADD, &p, n, stream);
+}
+
+void pl_ps_pass_split(float *to, float *u, const float *a, float f, const float *b,
+		      const float *minus, size_t n, bool stream)
+{
+	pass(SPLIT, &(struct places){ to, u, a, b, f, minus }, n, stream);
 }
 
 void pl_ps_pass_subtract(float *to, float *also, const float *a, const float *b, size_t n,

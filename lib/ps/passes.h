@@ -1,6 +1,6 @@
 /*
  * passes.h - what a commit does with every number of a vector, in as few passes over memory as
- * there can be: a worker subtracts, a server adds, a worker takes.
+ * there can be: a worker subtracts, or its server does; the server adds; the worker takes.
  *
  * The places do not overlap. stream: the results go past the caches, which pays where a vector is
  * larger than they are; pl_ps_pass_end() before anybody else reads them.
@@ -22,9 +22,13 @@ static inline bool pl_ps_streams(size_t n)
 }
 /* to = a, and `also`, if it is not NULL. */
 void pl_ps_pass_copy(float *to, float *also, const float *a, size_t n, bool stream);
-/* to = a + f b, and `also`. */
-void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b, size_t n,
-		    bool stream);
+/* to = a + f b, and `also`; minus: not NULL: a + f (b - minus), where b - minus is rounded first.
+ * It may be a. */
+void pl_ps_pass_add(float *to, float *also, const float *a, float f, const float *b,
+		    const float *minus, size_t n, bool stream);
+/* u = b - minus, and to = a + f u. */
+void pl_ps_pass_split(float *to, float *u, const float *a, float f, const float *b,
+		      const float *minus, size_t n, bool stream);
 /* to = a - b; also = a. */
 void pl_ps_pass_subtract(float *to, float *also, const float *a, const float *b, size_t n,
 			 bool stream);

@@ -5,22 +5,25 @@
  * what to do with their slices, as numbered *actions*.
  *
  *     worker                              any server
- *     HELLO {id of the last commit}    ->
- *                                      <- WELCOME {id}: addresses (of server 0)
+ *     HELLO {id of the last commit,    ->
+ *            version of its weights}
+ *                                      <- WELCOME {id, version}: addresses (of server 0)
  *                                      <- REPLY {...} a slice of W
  *     (or the server: REFUSED {text})
  *
  *     worker                              server 0
  *     READY                            ->        all servers have said WELCOME
  *                                      <- ORDER {order}, REPLY
- *     COMMIT {id, session} slice of U  ->        applied at most once: ids of a worker ascend
+ *     COMMIT {id, session, version,
+ *             weights?} slice of U     ->        applied at most once: ids of a worker ascend
  *                                      <- ORDER {order}, REPLY
  *                                      <- ORDER {order}         while the worker computes
  *                                      <- END {why}
  *     BYE {counts}                     ->
  *
  *     worker                              server k            server 0
- *     SLICE {id, session} of U         -> keeps it
+ *     SLICE {id, session, version,
+ *            weights?} of U            -> keeps it
  *                                         HAVE {id, session, worker} ->
  *                                                          <- ACTIONS
  *                                         DONE {number, bytes sent}  ->
@@ -42,6 +45,12 @@
  * arrival of the commit to the reply (ns), and the number of its action; its body is that of
  * copies.c. A worker takes a reply when all servers have sent their slices of one number, which are
  * all of one version.
+ *
+ * Worker and server both have the weights of a reply until the next one. If that is so with all
+ * servers, the bodies of a commit are slices not of U but of what the weights have become, and
+ * COMMIT and SLICE name the version that they began from; each server subtracts. Both sides say in
+ * HELLO and WELCOME which version they have still; UINT64_MAX is none. A commit that is sent again
+ * has U.
  *
  * Server 0 takes a commit to have arrived when all servers have their slices, which the others keep
  * in memory that outlives them. So each action can be carried out at once, whoever is killed. It
@@ -93,14 +102,17 @@ struct pl_ps_counts {
 	pl_ns begin, end; /* on the clock of its host */
 };
 #define PL_PS_ADDRESS 304
-struct pl_ps_hello {  /* value[0]: id of the last commit that it sent, or number of the action */
-	uint64_t job; /* hash of job, model and plan */
-	uint64_t n;   /* numbers of a vector */
+/* value[0]: id of the last commit that it sent, or number of the action; [1]: version */
+struct pl_ps_hello {
+	uint64_t job;		/* hash of job, model and plan */
+	uint64_t n;		/* numbers of a vector */
 	char at[PL_PS_ADDRESS]; /* of a server: where it accepts; "": as the meeting says */
 };
 /* The floats of a commit's body begin behind so many bytes. */
 #define PL_PS_HEAD 256
-struct pl_ps_commit {			    /* then U */
+/* Then U, or weights. value[0]: id; [1]: session; [2]: version that it began from; [3]: 1: weights
+ */
+struct pl_ps_commit {
 	uint64_t steps, samples;	    /* of this commit */
 	uint64_t base;			    /* version of the weights from which they began */
 	double loss;			    /* mean */

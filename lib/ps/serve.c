@@ -35,6 +35,31 @@ static bool enough(struct pl_ps_server *s)
 	return t->done || g->over || g->steps >= s->budget;
 }
 
+/* The first rank of the worker that has ended; -1: none has, so the worker may come back. */
+static int64_t ended_rank(const struct pl_ps *p, uint32_t worker)
+{
+	const uint32_t *rank = pl_ps_ranks(p, worker);
+
+	for (uint32_t i = 0; i < pl_ps_size(p, worker); i++)
+		if (pl_ps_has_ended(p, p->servers + rank[i]))
+			return rank[i];
+	return -1;
+}
+
+/* A process that is missing has ended, and does not come: a worker, unless this server goes on
+ * without it, or a server. */
+static int check_missing(const struct pl_ps_server *s, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		if (!s->again && !s->client[i].ready && ended_rank(s->p, i) >= 0)
+			return pl_fail(err, PL_EIO, "rank %lld has ended before training began",
+				       (long long)ended_rank(s->p, i));
+	for (uint32_t k = 1; k < s->p->servers; k++)
+		if (pl_ps_has_ended(s->p, k))
+			return pl_fail(err, PL_EIO, "server %u has ended before training began", k);
+	return 0;
+}
+
 /* A server that is started again waits for all workers: those that come first would have weights
  * of a round, or the factor of a commit, without the others. Those that are lost never come. */
 static int wait_for_workers(struct pl_ps_server *s, pl_ns waited, struct pl_err *err)
@@ -52,7 +77,7 @@ static int wait_for_workers(struct pl_ps_server *s, pl_ns waited, struct pl_err 
 		return pl_ps_server_begin(s, err);
 	}
 	if (waited <= LATE * s->p->timeout_ns + step)
-		return 0;
+		return check_missing(s, err);
 	return pl_fail(err, PL_EIO,
 		       s->again ? "these workers did not come back: %s"
 				: "these workers never came: %s",
@@ -105,17 +130,6 @@ static void keep_best(struct pl_ps_server *s)
 		return;
 	g->best = s->p->w.best;
 	pl_ps_store_commit(s->store);
-}
-
-/* The first rank of the worker that has ended; -1: none has, so the worker may come back. */
-static int64_t ended_rank(const struct pl_ps *p, uint32_t worker)
-{
-	const uint32_t *rank = pl_ps_ranks(p, worker);
-
-	for (uint32_t i = 0; i < pl_ps_size(p, worker); i++)
-		if (pl_ps_has_ended(p, p->servers + rank[i]))
-			return rank[i];
-	return -1;
 }
 
 /* A lost worker may come back, unless it has ended, or was away for too long. A group waits
@@ -307,7 +321,10 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 	}
 	s->elapsed_before = g->elapsed_ns;
 	pl_ps_store_commit(s->store);
-	return pl_ps_copies_open(&s->copies, s->store, o.bodies, err);
+	PL_CHECK(pl_ps_copies_open(&s->copies, s->store, o.bodies, err));
+	for (uint32_t i = 0; i < p->workers; i++)
+		PL_CHECK(pl_ps_copies_pin(&s->copies, &s->client[i].sent, err));
+	return 0;
 }
 
 int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)
@@ -335,8 +352,11 @@ void pl_ps_server_close(struct pl_ps_server *s)
 	s->p->store = s->store;
 	pl_policy_free(s->policy);
 	pl_ps_copies_fini(&s->copies);
-	for (uint32_t i = 0; s->client && i < s->p->workers; i++)
+	for (uint32_t i = 0; s->client && i < s->p->workers; i++) {
+		if (s->client[i].commits)
+			pl_comm_endpoint_release(s->p->end, &s->client[i].commit);
 		pl_ps_sent_fini(&s->client[i].sent);
+	}
 	pl_free(s->client);
 	for (uint32_t i = 0; s->meets && i < s->p->workers; i++)
 		pl_free(s->meets[i].waits);

@@ -159,11 +159,25 @@ static void is_enough(struct pl_ps_server *s)
 	s->few_since = INT64_MAX;
 }
 
+/* What a commit says; NULL: nothing. */
+static struct pl_ps_change change_of(struct pl_ps_server *s, uint32_t worker,
+				     const struct pl_message *commit)
+{
+	struct pl_ps_change u = { 0 };
+
+	if (!commit)
+		return u;
+	u.to = (const void *)((const char *)commit->body + PL_PS_HEAD);
+	if (commit->value[3])
+		u.from = pl_ps_sent_weights(&s->client[worker].sent, commit->value[2]);
+	return u;
+}
+
 /* commit: of which the event tells; NULL. */
 static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		const struct pl_message *commit, struct pl_err *err)
 {
-	const float *u = commit ? (const void *)((const char *)commit->body + PL_PS_HEAD) : NULL;
+	const struct pl_ps_change u = change_of(s, e->worker, commit);
 	struct pl_ps_action of = { .worker = e->worker };
 	const struct pl_policy_action *a;
 	bool replies = false;
@@ -173,10 +187,11 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 	for (size_t i = 0; i < n; i++)
 		replies |= a[i].kind == PL_POLICY_REPLY;
 	for (size_t i = 0; i < n; i++)
-		if (a[i].kind == PL_POLICY_UPDATE)
-			PL_CHECK(pl_ps_copies_update(&s->copies, s->store, &a[i].update, u, replies,
-						     err));
-		else if (a[i].kind == PL_POLICY_FEW)
+		if (a[i].kind == PL_POLICY_UPDATE) {
+			s->usual = a[i].update;
+			PL_CHECK(pl_ps_copies_update(&s->copies, s->store, &a[i].update, &u,
+						     replies, err));
+		} else if (a[i].kind == PL_POLICY_FEW)
 			s->few_since = e->now;
 	if (e->kind == PL_POLICY_JOINED)
 		is_enough(s);
@@ -244,8 +259,10 @@ int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *
  * worker, it comes again. */
 static void release_commit(struct pl_ps_server *s, struct pl_ps_client *c)
 {
-	if (c->commits)
-		pl_comm_endpoint_release(s->p->end, &c->commit);
+	if (!c->commits)
+		return;
+	pl_ps_store_guess_drop(s->store);
+	pl_comm_endpoint_release(s->p->end, &c->commit);
 	c->commits = false;
 }
 
@@ -256,7 +273,8 @@ static int leave(struct pl_ps_server *s, uint32_t worker, const char *why, struc
 	bool joined = c->joined;
 	char ranks[PL_PS_RANKS];
 
-	pl_ps_sent_all(&c->sent);
+	if (c->ended) /* else it may still look at weights until it comes again */
+		pl_ps_sent_all(&c->sent);
 	pl_ps_meet_lost(s, worker);
 	release_commit(s, c);
 	c->connected = c->ready = c->joined = c->welcome = false;
@@ -307,6 +325,7 @@ int pl_ps_server_welcome(struct pl_ps_server *s, struct pl_err *err)
 			continue;
 		c->welcome = true;
 		m.value[0] = pl_ps_store_applied(s->store, i)->id;
+		m.value[1] = c->keeps;
 		rc = pl_comm_endpoint_send(s->p->end, c->connection, &m, NULL, err);
 	}
 	pl_free(at);
@@ -324,6 +343,7 @@ static int on_hello(struct pl_ps_server *s, const struct pl_endpoint_event *ev, 
 		return pl_ps_server_refuse(s, ev, why, err);
 	if (c->connected) /* it comes back before its old connection was found broken */
 		PL_CHECK(leave(s, worker, "it came again", err));
+	c->keeps = pl_ps_sent_keep(&c->sent, ev->message.value[1]);
 	c->connected = true;
 	c->ended = false;
 	c->connection = ev->connection;
@@ -425,6 +445,21 @@ int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err
 	return rc;
 }
 
+/* While the others still take their slices of the only commit that there is, server 0 computes what
+ * the policy will probably say. */
+static void guess(struct pl_ps_server *s, uint32_t worker)
+{
+	struct pl_ps_change u;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		n += s->client[i].commits;
+	if (n != 1 || !s->client[worker].commits)
+		return;
+	u = change_of(s, worker, &s->client[worker].commit.message);
+	pl_ps_copies_guess(&s->copies, s->store, &s->usual, &u, NULL);
+}
+
 /* It keeps the message. */
 static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
@@ -441,10 +476,14 @@ static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 		why = "it sent a commit of a wrong size, or before its time";
 	else if (ev->message.value[0] <= pl_ps_store_applied(s->store, worker)->id)
 		why = "it sent a commit again that it knows to be applied";
+	else if (ev->message.value[3] && !pl_ps_sent_weights(&c->sent, ev->message.value[2]))
+		why = "its commit began from weights that it does not have";
 	if (!why) {
 		c->commits = true;
 		c->commit = *ev;
-		return pl_ps_server_try(s, worker, err);
+		PL_CHECK(pl_ps_server_try(s, worker, err));
+		guess(s, worker);
+		return 0;
 	}
 	pl_comm_endpoint_release(s->p->end, ev);
 	pl_comm_endpoint_drop(s->p->end, ev->connection, why);
@@ -530,7 +569,7 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing, struc
 		return take_message(s, &ev, err);
 	case PL_ENDPOINT_SENT:
 		if ((c = client_of(s, &ev)))
-			pl_ps_sent_one(&c->sent, ev.done);
+			pl_ps_sent_one(&c->sent, ev.done, !pl_ps_shares(s->p, ev.connection));
 		return 0;
 	case PL_ENDPOINT_LOST:
 		if (ev.peer < s->p->servers)

@@ -5,8 +5,11 @@
  * breaks, it greets that server again until the server is given up. Server 0 is then told that the
  * worker is ready, if it was server 0 that was lost or if a slice may be lost.
  *
- * The weights of one server stay where they came, in the message, which is released when the next
- * ones are there; slices of several servers are copied, to be one vector.
+ * Weights stay where they came, in the messages, which are released when the next ones are whole.
+ * Their servers have them until then, too. So a commit is what the weights have become, and each
+ * server computes the difference itself. When a connection breaks before the reply, that commit
+ * becomes a difference, because the one that follows the server may not have the weights, or be
+ * asked later.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -24,26 +27,21 @@ static void let_go(struct pl_ps_session *s, struct pl_endpoint_event *ev)
 
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err)
 {
-	size_t n = pl_ps_vector_size(&p->vector), room = (n / PL_PS_LINE + 1) * PL_PS_LINE;
 	int64_t seed[2] = { pl_now_ns(), getpid() };
 
 	s->p = p;
 	s->session = pl_hash(seed, sizeof(seed)) | 1;
-	PL_CHECK(pl_alloc(&s->server, p->servers, sizeof(*s->server), err));
-	if (p->servers > 1) {
-		PL_CHECK(pl_ps_pass_alloc(&s->memory, 2 * room, &s->own, err));
-		s->fresh = s->own + room;
-	}
-	s->commit = pl_comm_endpoint_alloc(p->end, PL_PS_HEAD + n * sizeof(float), err);
-	return s->commit ? 0 : err->code;
+	return pl_alloc(&s->server, p->servers, sizeof(*s->server), err);
 }
 
-/* The end may come while a commit is being sent: s->commit lasts as long as the endpoint. */
+/* The end may come while a commit is being sent: its memory lasts as long as the endpoint. */
 void pl_ps_session_close(struct pl_ps_session *s)
 {
-	let_go(s, &s->held);
+	for (uint32_t k = 0; s->server && k < s->p->servers; k++) {
+		let_go(s, &s->server[k].held);
+		let_go(s, &s->server[k].comes);
+	}
 	pl_free(s->server);
-	pl_free(s->memory);
 }
 
 bool pl_ps_session_connected(const struct pl_ps_session *s)
@@ -54,13 +52,120 @@ bool pl_ps_session_connected(const struct pl_ps_session *s)
 	return true;
 }
 
-/* ---- sending --------------------------------------------------------------------------------- */
+/* ---- commits --------------------------------------------------------------------------------- */
+
+const float *pl_ps_session_base(const struct pl_ps_session *s, uint32_t k)
+{
+	return pl_ps_reply_weights(&s->server[k].held.message, pl_ps_slice_size(s->p, k));
+}
+
+static uint64_t base_version(const struct pl_ps_at *x)
+{
+	return x->held.kind == PL_ENDPOINT_MESSAGE ? x->held.message.value[1] : UINT64_MAX;
+}
+
+bool pl_ps_session_has_base(struct pl_ps_session *s)
+{
+	bool good = true;
+
+	for (uint32_t k = 0; k < s->p->servers; k++)
+		good &= s->server[k].held.kind != PL_ENDPOINT_MESSAGE ||
+			pl_ps_reply_is(&s->server[k].held.message);
+	if (good)
+		return true;
+	s->waiting = true;
+	s->in_steps = false;
+	s->version = UINT64_MAX; /* no reply has it */
+	pl_say(s->p->w.o.log, PL_LOG_WARN,
+	       "another process has taken the place of worker %u meanwhile: the steps of this one "
+	       "since its last commit are lost",
+	       pl_ps_number(s->p));
+	return false;
+}
+
+static float *numbers(const char *commit)
+{
+	return (float *)(void *)(uintptr_t)(commit + PL_PS_HEAD);
+}
+
+/* The place of a commit. */
+static int make_room(struct pl_ps_session *s, char **commit, struct pl_err *err)
+{
+	size_t bytes = PL_PS_HEAD + pl_ps_vector_size(&s->p->vector) * sizeof(float);
+
+	if (!*commit)
+		*commit = pl_comm_endpoint_alloc(s->p->end, bytes, err);
+	return *commit ? 0 : err->code;
+}
+
+/* u = the numbers - base; also: a copy of the numbers, if it is not NULL. */
+static void subtract(const struct pl_ps_session *s, float *u, float *also, const float *from)
+{
+	bool stream = pl_ps_streams(pl_ps_vector_size(&s->p->vector));
+
+	for (uint32_t k = 0; k < s->p->servers; k++) {
+		size_t at = pl_ps_slice_at(s->p, k);
+
+		pl_ps_pass_subtract(u + at, also ? also + at : NULL, from + at,
+				    pl_ps_session_base(s, k), pl_ps_slice_size(s->p, k), stream);
+	}
+	pl_ps_pass_end();
+}
+
+int pl_ps_session_fill(struct pl_ps_session *s, bool flies, struct pl_err *err)
+{
+	const struct pl_net_view *net = &s->p->w.view;
+	const float *host = pl_ps_vector_in_host(net);
+	char *own = s->p->memory.commit;
+
+	s->weights = true;
+	for (uint32_t k = 0; k < s->p->servers; k++)
+		s->weights &= s->server[k].has;
+	if (s->weights && own && !flies) {
+		s->commit = own;
+		return 0;
+	}
+	if (s->weights || flies || !host)
+		PL_CHECK(make_room(s, &s->x, err));
+	s->commit = s->x;
+	if (s->weights || !host)
+		pl_ps_vector_read(net, numbers(s->x));
+	if (s->weights)
+		return 0;
+	PL_CHECK(make_room(s, &s->u, err));
+	s->commit = s->u;
+	if (host)
+		subtract(s, numbers(s->u), flies ? numbers(s->x) : NULL, host);
+	else
+		subtract(s, numbers(s->u), NULL, numbers(s->x));
+	return 0;
+}
+
+int pl_ps_session_scratch(struct pl_ps_session *s, float **to, struct pl_err *err)
+{
+	PL_CHECK(make_room(s, &s->u, err));
+	*to = numbers(s->u);
+	return 0;
+}
+
+/* The commit that waits for its reply becomes a difference. A server may still read what was sent,
+ * so that stays. */
+static int make_difference(struct pl_ps_session *s, struct pl_err *err)
+{
+	PL_CHECK(make_room(s, &s->u, err));
+	memcpy(s->u, s->commit, PL_PS_HEAD);
+	subtract(s, numbers(s->u), NULL, numbers(s->commit));
+	s->commit = s->u;
+	s->weights = false;
+	return 0;
+}
 
 static int send_slice(struct pl_ps_session *s, uint32_t k, struct pl_err *err)
 {
 	size_t at = pl_ps_slice_at(s->p, k), bytes = pl_ps_slice_size(s->p, k) * sizeof(float);
 	struct pl_message m = { .kind = PL_PS_SLICE,
-				.value = { s->id, s->session },
+				.value = { s->id, s->session, base_version(&s->server[k]),
+					   s->weights },
 				.body = s->commit + PL_PS_HEAD + at * sizeof(float),
 				.bytes = bytes };
 
@@ -88,14 +193,15 @@ int pl_ps_session_connect(struct pl_ps_session *s, uint32_t k, pl_ns until, stru
 {
 	struct pl_ps_at *x = &s->server[k];
 	struct pl_ps_hello h = { .job = s->p->job, .n = pl_ps_vector_size(&s->p->vector) };
-	struct pl_message m = {
-		.kind = PL_PS_HELLO, .value = { s->id }, .body = &h, .bytes = sizeof(h)
-	};
+	struct pl_message m = { .kind = PL_PS_HELLO,
+				.value = { s->id, base_version(x) },
+				.body = &h,
+				.bytes = sizeof(h) };
 
 	PL_CHECK(pl_comm_endpoint_connect(s->p->end, x->at[0] ? x->at : s->p->meeting->at, k, until,
 					  &x->connection, err));
 	x->connected = true;
-	x->welcome = false;
+	x->welcome = x->has = false;
 	s->ready &= k != 0;
 	return pl_comm_endpoint_send(s->p->end, x->connection, &m, NULL, err);
 }
@@ -142,6 +248,7 @@ static int take_welcome(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 
 	x->welcome = true;
 	x->applied = m->value[0];
+	x->has = m->value[1] != UINT64_MAX && m->value[1] == base_version(x);
 	if (!k)
 		take_addresses(s, m);
 	else if (s->pending && x->applied < s->id)
@@ -168,27 +275,14 @@ static bool is_whole(const struct pl_ps_session *s)
 
 static void take_base(struct pl_ps_session *s)
 {
-	float *was = s->own;
+	for (uint32_t k = 0; k < s->p->servers; k++) {
+		struct pl_ps_at *x = &s->server[k];
 
-	if (s->fresh) {
-		s->base = s->own = s->fresh;
-		s->fresh = was;
-		return;
+		let_go(s, &x->held);
+		x->held = x->comes;
+		x->comes.kind = PL_ENDPOINT_NOTHING;
+		x->has = true;
 	}
-	let_go(s, &s->held);
-	s->held = s->comes;
-	s->comes.kind = PL_ENDPOINT_NOTHING;
-	s->base = pl_ps_reply_weights(&s->held.message, pl_ps_vector_size(&s->p->vector));
-}
-
-bool pl_ps_session_has_base(struct pl_ps_session *s)
-{
-	if (s->fresh || s->held.kind != PL_ENDPOINT_MESSAGE || pl_ps_reply_is(&s->held.message))
-		return true;
-	s->waiting = true;
-	s->in_steps = false;
-	s->version = UINT64_MAX; /* no reply has it */
-	return false;
 }
 
 static int take_whole(struct pl_ps_session *s, struct pl_err *err)
@@ -199,12 +293,13 @@ static int take_whole(struct pl_ps_session *s, struct pl_err *err)
 				       (unsigned long long)s->server[0].version,
 				       (unsigned long long)s->server[k].version);
 	s->taken = s->server[0].reply;
-	if (!s->waiting) /* server 0 has replied once more, for nothing */
-		return PL_PS_OTHER;
-	if (s->pending && s->applied < s->id) {
-		if (s->resend)
+	/* else server 0 has replied once more, for nothing */
+	if (!s->waiting || (s->pending && s->applied < s->id)) {
+		for (uint32_t k = 0; k < s->p->servers; k++)
+			let_go(s, &s->server[k].comes);
+		if (s->waiting && s->resend)
 			PL_CHECK(send_slice(s, 0, err));
-		s->resend = false;
+		s->resend &= !s->waiting;
 		return PL_PS_OTHER;
 	}
 	/* this process may be in place of one that has made commits */
@@ -218,19 +313,24 @@ static int take_whole(struct pl_ps_session *s, struct pl_err *err)
 	return PL_PS_REPLIED;
 }
 
-static int take_reply(struct pl_ps_session *s, uint32_t k, const struct pl_message *m,
+static int take_reply(struct pl_ps_session *s, uint32_t k, struct pl_endpoint_event *ev,
 		      struct pl_err *err)
 {
+	const struct pl_message *m = &ev->message;
 	struct pl_ps_at *x = &s->server[k];
-	size_t n = pl_ps_slice_size(s->p, k);
 
-	if (m->bytes != pl_ps_reply_bytes(n))
+	if (!pl_ps_reply_weights(m, pl_ps_slice_size(s->p, k)))
 		return pl_fail(err, PL_EIO, "server %u sent weights of a wrong size", k);
 	x->reply = 0;
+	let_go(s, &x->comes);
 	/* weights of mixed versions come on a connection that is lost, as the next event says */
-	if (s->fresh ? !pl_ps_reply_take(m, s->fresh + pl_ps_slice_at(s->p, k), n)
-		     : !pl_ps_reply_is(m))
+	if (!pl_ps_reply_is(m))
 		return PL_PS_OTHER;
+	x->comes = *ev;
+	ev->kind = PL_ENDPOINT_NOTHING;
+	/* what is not in memory of both it keeps in place of the weights before */
+	x->has &= pl_ps_shares(s->p, x->connection);
+	m = &x->comes.message;
 	x->version = m->value[1];
 	x->reply = m->value[3];
 	if (!k) {
@@ -249,14 +349,16 @@ int pl_ps_end_take(const struct pl_message *m, struct pl_err *err)
 	return pl_fail(err, PL_EIO, "the server ended the training: %.300s", why);
 }
 
-static int take_message(struct pl_ps_session *s, uint32_t k, const struct pl_message *m,
+static int take_message(struct pl_ps_session *s, uint32_t k, struct pl_endpoint_event *ev,
 			struct pl_err *err)
 {
+	const struct pl_message *m = &ev->message;
+
 	switch (m->kind) {
 	case PL_PS_WELCOME:
 		return take_welcome(s, k, m, err);
 	case PL_PS_REPLY:
-		return take_reply(s, k, m, err);
+		return take_reply(s, k, ev, err);
 	case PL_PS_ORDER:
 		take_order(s, m);
 		return 0;
@@ -265,21 +367,44 @@ static int take_message(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 		return pl_ps_end_take(m, err);
 	case PL_PS_REFUSED:
 		return pl_fail(err, PL_EDATA, "the server refused this worker: %.*s",
-			       (int)pl_min_size(m->bytes, 200), (const char *)m->body);
+			       (int)pl_min_size(m->bytes, 200),
+			       m->bytes ? (const char *)m->body : "");
 	default:
 		return 0;
 	}
 }
 
-static void lose(struct pl_ps_session *s, uint32_t k)
+/* A slice of a reply that is not whole comes again. */
+static void forget(struct pl_ps_session *s, uint32_t k)
 {
-	s->server[k].connected = false;
+	struct pl_ps_at *x = &s->server[k];
+
+	x->connected = x->has = false;
+	x->reply = 0;
+	let_go(s, &x->comes);
 	s->again = true;
 	if (k)
 		return;
 	/* when the worker comes again, this server may not know what it has sent before */
-	s->server[0].reply = s->taken;
+	x->reply = s->taken;
 	s->resend |= s->pending;
+}
+
+static int lose(struct pl_ps_session *s, uint32_t k, struct pl_err *err)
+{
+	forget(s, k);
+	if (!s->pending || !s->weights)
+		return 0;
+	PL_CHECK(make_difference(s, err));
+	if (pl_ps_session_has_base(s))
+		return 0;
+	/* the commit is lost; the servers forget what they have of it */
+	s->pending = s->resend = false;
+	if (s->server[0].connected) {
+		pl_comm_endpoint_drop(s->p->end, s->server[0].connection, "its commit is lost");
+		forget(s, 0);
+	}
+	return 0;
 }
 
 int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err)
@@ -293,12 +418,11 @@ int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err
 		return PL_PS_NOTHING;
 	while (k < s->p->servers && s->server[k].connection != ev.connection)
 		k++;
-	s->comes = ev; /* take_base() may keep it */
 	if (k < s->p->servers && ev.kind == PL_ENDPOINT_MESSAGE)
-		rc = take_message(s, k, &ev.message, err);
+		rc = take_message(s, k, &ev, err);
 	if (k < s->p->servers && ev.kind == PL_ENDPOINT_LOST)
-		lose(s, k);
-	let_go(s, &s->comes);
+		rc = lose(s, k, err);
+	let_go(s, &ev); /* take_reply() may have kept it */
 	return rc < 0 || rc == PL_PS_REPLIED ? rc : PL_PS_OTHER;
 }
 

@@ -45,6 +45,11 @@ struct pl_ps_store {
 	int fd;		     /* of the memory, -1: no file */
 	bool own;	     /* fd */
 	float *also;	     /* another place for W; NULL */
+	struct {
+		struct pl_policy_update up;
+		struct pl_ps_change u;
+		int place; /* 0: there is none */
+	} guess;
 };
 
 static size_t whole_pages(size_t n)
@@ -319,21 +324,26 @@ struct pass {
 	float *also;
 };
 
-static void update_block(const struct pass *p, const float *u, size_t at, size_t n)
+static void update_block(const struct pass *p, const struct pl_ps_change *c, size_t at, size_t n)
 {
 	const struct pl_policy_update *up = p->up;
-	float bs[BLOCK], bv[BLOCK], bw[BLOCK];
+	float bs[BLOCK], bv[BLOCK], bw[BLOCK], bu[BLOCK];
+	const float *u = c->to ? c->to + at : NULL;
 
+	if (u && c->from) {
+		pl_ps_pass_subtract(bu, NULL, u, c->from + at, n, false);
+		u = bu;
+	}
 	if (p->uses_s) {
 		load(bs, &p->s, at, n, 1);
 		if (u)
-			add(bs, u + at, n, up->s_u);
+			add(bs, u, n, up->s_u);
 		put(&p->s, NULL, bs, at, n, p->stream);
 	}
 	if (p->uses_v) {
 		load(bv, &p->v, at, n, up->v_v);
 		if (u)
-			add(bv, u + at, n, up->v_u);
+			add(bv, u, n, up->v_u);
 		if (p->uses_s)
 			add(bv, bs, n, up->v_s);
 		put(&p->v, NULL, bv, at, n, p->stream);
@@ -342,7 +352,7 @@ static void update_block(const struct pass *p, const float *u, size_t at, size_t
 		return;
 	load(bw, &p->w, at, n, 1);
 	if (u)
-		add(bw, u + at, n, up->w_u);
+		add(bw, u, n, up->w_u);
 	if (p->uses_s)
 		add(bw, bs, n, up->w_s);
 	if (p->uses_v)
@@ -350,9 +360,64 @@ static void update_block(const struct pass *p, const float *u, size_t at, size_t
 	put(&p->w, p->also, bw, at, n, p->stream);
 }
 
-/* Block by block: of each vector that the update uses, one read and one write. */
-void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u)
+/* Does it change W alone, by U alone? */
+static bool is_plain(const struct pl_ps_store *s, const struct pl_policy_update *up)
 {
+	bool keeps_v = s->next->zero[V] || (up->v_v == 1 && up->w_v == 0);
+
+	return up->s_u == 0 && up->v_u == 0 && up->v_s == 0 && up->w_s == 0 && keeps_v &&
+	       up->w_u != 0 && !s->next->zero[W];
+}
+
+bool pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u, float *keep, int body)
+{
+	float *to = vector_at(s, W, PLACES + body);
+	bool stream = pl_ps_streams(s->n);
+
+	s->guess.place = 0;
+	if (!u->to || (keep && !u->from) || !is_plain(s, up) || s->moved[W])
+		return false;
+	if (keep)
+		pl_ps_pass_split(to, keep, current(s, W), (float)up->w_u, u->to, u->from, s->n,
+				 stream);
+	else
+		pl_ps_pass_add(to, NULL, current(s, W), (float)up->w_u, u->to, u->from, s->n,
+			       stream);
+	pl_ps_pass_end();
+	s->guess.up = *up;
+	s->guess.u = keep ? (struct pl_ps_change){ .to = keep } : *u;
+	s->guess.place = PLACES + body;
+	return true;
+}
+
+void pl_ps_store_guess_drop(struct pl_ps_store *s)
+{
+	s->guess.place = 0;
+}
+
+int pl_ps_store_guessed(const struct pl_ps_store *s)
+{
+	return s->guess.place - PLACES < 0 ? -1 : s->guess.place - PLACES;
+}
+
+/* Is the guess this update? */
+static bool take_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u)
+{
+	bool good = s->guess.place && s->guess.place == s->aim && !s->moved[W] && !s->also &&
+		    is_plain(s, up) && s->guess.u.to == u->to && s->guess.u.from == u->from &&
+		    s->guess.up.w_u == up->w_u;
+
+	s->guess.place = 0;
+	return good;
+}
+
+/* Block by block: of each vector that the update uses, one read and one write. */
+void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up,
+			const struct pl_ps_change *u)
+{
+	bool guessed = take_guess(s, up, u);
 	bool zero = s->next->zero[S], keeps_v = up->v_v == 1 && up->v_u == 0 && up->v_s == 0;
 	struct pass p = { .up = up, .stream = pl_ps_streams(s->n), .also = s->also };
 
@@ -361,8 +426,11 @@ void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up
 	p.w = span_of(s, W, up->w_u != 0 || up->w_s != 0 || up->w_v != 0);
 	p.uses_s = p.s.to || up->v_s != 0 || up->w_s != 0;
 	p.uses_v = p.v.to || up->w_v != 0;
-	if (u && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
-		pl_ps_pass_add(p.w.to, p.also, p.w.from, (float)up->w_u, u, s->n, p.stream);
+	if (guessed)
+		;
+	else if (u->to && p.w.to && p.w.from && !p.uses_s && !p.uses_v)
+		pl_ps_pass_add(p.w.to, p.also, p.w.from, (float)up->w_u, u->to, u->from, s->n,
+			       p.stream);
 	else
 		for (size_t at = 0; at < s->n; at += BLOCK)
 			update_block(&p, u, at, pl_min_size(BLOCK, s->n - at));

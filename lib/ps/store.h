@@ -56,8 +56,23 @@ void pl_ps_store_close(struct pl_ps_store *s); /* NULL is fine; the file stays *
 const float *pl_ps_store_weights(const struct pl_ps_store *s);
 /* For the start: the values are valid after the next commit. */
 float *pl_ps_store_begin(struct pl_ps_store *s);
-/* As struct pl_policy_update has it; u: (n), NULL if the update has no U. */
-void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u);
+/* What an update adds: U = to - from, from NULL: U = to; each (n). to NULL: the update has no U. */
+struct pl_ps_change {
+	const float *to, *from;
+};
+/* As struct pl_policy_update has it. */
+void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up,
+			const struct pl_ps_change *u);
+/* Computes W as an update would change it, into a body, which then is of no use for others. The
+ * next update takes it if it is this one, with these memory and numbers, and goes to this body; it
+ * is forgotten by any other update, and by drop(). keep: not NULL: U = to - from goes there, and
+ * the update will have it from there. Only for updates of W by U alone: else it does nothing, and
+ * returns false. */
+bool pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
+		       const struct pl_ps_change *u, float *keep, int body);
+void pl_ps_store_guess_drop(struct pl_ps_store *s);
+/* The body of the guess; -1: there is none. */
+int pl_ps_store_guessed(const struct pl_ps_store *s);
 #define PL_PS_BODY   64 /* bytes in front of the weights of a body, so that these are aligned */
 #define PL_PS_BODIES 64
 /* A body. */

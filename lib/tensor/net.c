@@ -41,12 +41,15 @@ int pl_net_alloc(struct pl_net *net, void *out, size_t bytes, const char *what, 
 	return 0;
 }
 
-static int slab_new(struct pl_net *net, struct pl_slab *s, bool foreign, const char *what,
+/* more: numbers that follow those of the slab. */
+static int slab_new(struct pl_net *net, struct pl_slab *s, size_t more, const char *what,
 		    struct pl_err *err)
 {
-	size_t bytes = (s->n * sizeof(float) + 63) / 64 * 64;
+	size_t bytes = ((s->n + more) * sizeof(float) + 63) / 64 * 64;
+	bool foreign = net->o.slab != NULL;
 
 	s->foreign = foreign;
+	s->bytes = bytes;
 	if (!foreign)
 		return pl_net_alloc(net, &s->p, bytes, what, err);
 	s->p = net->o.slab(net->o.slab_arg, bytes);
@@ -55,10 +58,8 @@ static int slab_new(struct pl_net *net, struct pl_slab *s, bool foreign, const c
 
 static void slab_free(struct pl_net *net, struct pl_slab *s)
 {
-	size_t bytes = (s->n * sizeof(float) + 63) / 64 * 64;
-
 	if (s->p && s->foreign && net->o.slab_free)
-		net->o.slab_free(net->o.slab_arg, s->p, bytes);
+		net->o.slab_free(net->o.slab_arg, s->p, s->bytes);
 	else if (s->p && !s->foreign)
 		net->be->free(net->ctx, s->p);
 }
@@ -108,7 +109,6 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	       struct pl_net **out, struct pl_err *err)
 {
 	struct pl_net *net;
-	bool foreign = o->slab != NULL;
 	int rc = pl_alloc(&net, 1, sizeof(*net), err);
 
 	*out = NULL;
@@ -124,10 +124,10 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	PL_TRY(open_backend(net, err));
 	PL_TRY(pl_net_build(net, layer, n, err));
 	net->grads.n = net->params.n;
-	PL_TRY(slab_new(net, &net->params, foreign, "parameters", err));
-	PL_TRY(slab_new(net, &net->grads, foreign, "gradients", err));
+	PL_TRY(slab_new(net, &net->params, net->state.n, "parameters", err));
+	PL_TRY(slab_new(net, &net->grads, 0, "gradients", err));
 	if (net->state.n)
-		PL_TRY(slab_new(net, &net->state, false, "running means", err));
+		net->state.p = net->params.p + net->params.n;
 	PL_TRY(alloc_batch(net, err));
 	PL_TRY(pl_net_plan_back(net, err));
 	PL_TRY(pl_net_plan_acts(net, err));
@@ -174,7 +174,6 @@ void pl_net_free(struct pl_net *net)
 	pl_free(net->term_host);
 	slab_free(net, &net->params);
 	slab_free(net, &net->grads);
-	slab_free(net, &net->state);
 	memory[n++] = net->acts;
 	memory[n++] = net->work;
 	memory[n++] = net->x;

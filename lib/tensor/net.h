@@ -23,8 +23,8 @@ struct pl_net_opts {
 	bool in_place;
 	int batch;     /* samples of a forward pass */
 	uint64_t seed; /* of initial weights and dropout */
-	/* Allocates parameters and gradients in memory that others can reach (shared memory); NULL:
-	 * the backend allocates them. Bytes are a multiple of 64. */
+	/* Allocates parameters and gradients, in this order, in memory that others can reach
+	 * (shared memory); NULL: the backend allocates them. Bytes are a multiple of 64. */
 	void *(*slab)(void *arg, size_t bytes);
 	void (*slab_free)(void *arg, void *p, size_t bytes);
 	void *slab_arg;
@@ -114,7 +114,7 @@ struct pl_net_view {
 	float *params, *grads;
 	/* state of the model that is no parameter: "1.running_mean", "1.running_var" */
 	const struct pl_net_tensor *state_tensor;
-	float *state;
+	float *state; /* right behind the parameters: params + n_params; NULL: there is none */
 	size_t n_params, n_state; /* n_state may be 0 */
 	uint32_t n_layers, n_tensors, n_state_tensors;
 };

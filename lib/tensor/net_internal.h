@@ -105,6 +105,7 @@ struct pl_segment {
 struct pl_slab { /* memory, and the function that frees it */
 	float *p;
 	size_t n; /* floats */
+	size_t bytes;
 	bool foreign;
 };
 
@@ -128,7 +129,8 @@ struct pl_net {
 	uint32_t n, n_tensors, n_state_tensors;
 	uint32_t first_back; /* the first node with parameters: the backward pass ends there */
 
-	struct pl_slab params, grads, state;
+	struct pl_slab params, grads;
+	struct pl_slab state;	       /* behind the parameters, in their memory */
 	uint8_t *acts;		       /* outputs and saved values; all segments share the end */
 	size_t acts_bytes, kept_bytes; /* kept: the part before the shared end */
 	float *work;

@@ -55,6 +55,12 @@ struct pl_engine_opts {
 	struct pl_tracer *tracer; /* NULL: no trace */
 	const struct pl_log *log;
 	bool grad_norm; /* steps say the norm of their gradients, which takes time */
+	/* Memory for parameters and gradients, as in pl_net_opts; NULL: the world's, or the
+	 * backend's
+	 */
+	void *(*slab)(void *arg, size_t bytes);
+	void (*slab_free)(void *arg, void *p, size_t bytes);
+	void *slab_arg;
 };
 struct pl_step_result {
 	double loss;			    /* of this rank's batch */

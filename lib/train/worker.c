@@ -426,10 +426,13 @@ static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 				 .batch = batch,
 				 .seed = (uint64_t)j->seed,
 				 .graphs = !w->o.tracer && !pl_train_worker_staged(w),
-				 .in_place = true };
+				 .in_place = true,
+				 .slab = w->o.slab,
+				 .slab_free = w->o.slab_free,
+				 .slab_arg = w->o.slab_arg };
 	int rc;
 
-	if (w->o.world) {
+	if (w->o.world && !n.slab) {
 		n.slab = world_slab;
 		n.slab_free = world_slab_free;
 		n.slab_arg = w;

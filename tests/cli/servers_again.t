@@ -45,5 +45,29 @@ kill -TERM "$pid"
 wait "$pid"
 check "a signal ends training" [ $? = 143 ]
 holds out 'interrupted by signal 15' "... and the report says so"
+for servers in 1 2; do
+	begun=$(date +%s)
+	"$run" -n 3 --timeout 10s --set "engine ps servers=$servers" --log=/dev/full tiny.job >out 2>err
+	check "$servers servers, the first has ended before training, and does not come: all end" [ $? = 4 ]
+	holds err 'server 0: /dev/full: writing: No space left' "... it says why"
+	holds err 'rank.* server 0 is lost: .*: it has ended' "... and the others that it is gone"
+	check "... at once" [ $(($(date +%s) - begun)) -lt 8 ]
+done
+# the trace of process 2 cannot be written, as that is a folder
+mkdir t.2
+for servers in 1 2; do
+	begun=$(date +%s)
+	"$run" -n 3 --timeout 10s --set "engine ps servers=$servers" --trace=t tiny.job >out 2>err
+	check "$servers servers, a worker has ended before training, and does not come: all end" [ $? = 4 ]
+	holds err "server 0: rank $((2 - servers)) has ended before training began" "... it is named"
+	check "... at once" [ $(($(date +%s) - begun)) -lt 8 ]
+done
+rm -rf t.*
+mkdir t.1
+begun=$(date +%s)
+"$run" -n 3 --timeout 10s --set "engine ps servers=2" --trace=t tiny.job >out 2>err
+check "the second server has, too" [ $? = 4 ]
+holds err 'server 0: server 1 has ended before training began' "... it is named"
+check "... at once" [ $(($(date +%s) - begun)) -lt 8 ]
 check "nothing is left behind" [ -z "$(ls -d paceline-* 2>/dev/null)" ]
 done_testing

@@ -128,7 +128,7 @@ process() {
 	rank=$1
 	shift
 	RANK=$rank WORLD_SIZE=2 PACELINE_TOKEN=0123456789abcdef "$run" --timeout 500ms --meet "dir:$TMP/meet" --set 'engine ps' --set 'policy asp' \
-		--set 'pace any speed=40' --log=log.csv "$@" tiny.job >"out.$rank" 2>"err.$rank" &
+		--set 'pace any speed=40' --log=log.csv "$@" tiny.job >"out.${as:-$rank}" 2>"err.${as:-$rank}" &
 }
 mkdir meet
 process 0 --set steps=120
@@ -151,5 +151,26 @@ kill -KILL $!
 wait $server
 check "... or is not" [ $? = 4 ]
 holds err.0 'rank 0 did not come back within 6 s' "... the message names the rank"
+rm log.csv
+process 0 --set steps=200
+server=$!
+process 1 --set steps=200
+stopped=$!
+until_trains log.csv
+kill -STOP $stopped
+lines=$(wc -l <log.csv)
+as=other
+process 1 --set steps=200
+turn=0
+until [ "$(wc -l <log.csv)" -gt $((lines + 20)) ] || [ $turn = 100 ]; do
+	sleep 0.1
+	turn=$((turn + 1))
+done
+kill -KILL $!
+wait $! 2>/dev/null
+kill -CONT $stopped
+check "a worker is stopped, another process takes its place and is killed, and the first one goes on" wait $stopped
+check "... to the end" wait $server
+holds err.1 'another process has taken the place of worker 0 meanwhile: the steps of this one since its last commit are lost' "... from other weights"
 check "nothing is left behind" [ -z "$(ls -d paceline-* 2>/dev/null)" ]
 done_testing

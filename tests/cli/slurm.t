@@ -1,5 +1,5 @@
 # Ranks under Slurm: its own daemons as three nodes on this machine, in a folder of this test. srun as it is and with
-# PMI2 and PMIx, the sample scripts through sbatch, a step cancelled or asked to end, a rank killed, a node lost.
+# PMI2 and PMIx, parameter servers, the sample scripts through sbatch, a step cancelled or asked to end, a rank killed, a node lost.
 # runner: waits, threads
 # shellcheck disable=SC2016,SC2086  # the shell of the rank expands it; srun and its options are words
 . "$SRC/tests/cli/tap.sh"
@@ -118,6 +118,43 @@ check "... the bits of forked ranks" cmp got tcp.3
 status 0 "one node with the secret" $srun -N 1 -n 3 "$RUN" -q --checkpoint=got tiny.job
 check "... the bits of forked ranks" cmp got shm.3
 status 0 "communication measured" $srun -N 2 -n 2 "$RUN" --bench=comm --op=allreduce --max-size=8K -O csv
+
+# ---- parameter servers ------------------------------------------------------------------------------
+sed 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job >ps.job
+echo 'engine ps' >>ps.job
+echo 'policy bsp' >>ps.job
+# like FILE FILE: weights that differ by rounding alone
+like() {
+	floats "$1" >a
+	floats "$2" >b
+	paste a b | awk '{ d = $1 - $2; if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR < 2000 }'
+}
+"$RUN" -q -n 2 --export=forked.st ps.job >out || exit 1
+status 0 "a server and two workers on one node" $srun -N 1 -n 3 "$RUN" -q --export=got ps.job
+check "... the weights of forked ranks" like got forked.st
+status 0 "on three nodes" $srun -N 3 -n 3 "$RUN" -q --bind='*' --transport=tcp --export=got ps.job
+check "... the weights of forked ranks" like got forked.st
+status 0 "two servers" $srun -N 2 -n 4 "$RUN" -q --set 'engine ps servers=2' --export=got ps.job
+check "... the weights of forked ranks" like got forked.st
+status 0 "hosts as workers" $srun -N 2 -n 5 "$RUN" -q --set 'engine ps group=host' ps.job
+rm -f worker.pid long.csv
+$srun -N 3 -n 4 sh -c '[ $SLURM_PROCID != 2 ] || echo $$ >worker.pid; echo $$ >>rank.pids
+	exec "$RUN" --timeout=1s --set "policy asp" --set "pace any speed=25" --set steps=60 --log=long.csv ps.job' >out 2>err &
+long=$!
+until_trains long.csv
+kill -KILL "$(cat worker.pid)"
+wait $long
+holds out '3 ranks, 60 steps' "a worker is killed, and training goes on to its end"
+says 'worker 1 is lost' "... it is named"
+rm -f worker.pid long.csv
+$srun -N 2 -n 3 sh -c '[ $SLURM_PROCID != 0 ] || echo $$ >worker.pid; echo $$ >>rank.pids
+	exec "$RUN" --timeout=300ms --set "pace any speed=25" --set steps=100000 --log=long.csv ps.job' >out 2>err &
+long=$!
+until_trains long.csv
+kill -KILL "$(cat worker.pid)"
+wait $long
+check "the server is killed, which nobody starts again: all end" [ $? != 124 ]
+says 'rank [12]: server 0 is lost, and did not come back' "... and name it"
 
 # with_pmi KIND LIBRARY NODES
 with_pmi() {

@@ -209,6 +209,8 @@ static void test_initial(void)
 	ok(fabs(sqrt(squares / (double)t[2].n) - 0.5) < 0.005 &&
 		   fabs(sum / (double)t[2].n) < 0.005 && p[t[3].offset] == 0,
 	   "normal with std=0.5, its bias 0: %.4f", sqrt(squares / (double)t[2].n));
+	p = fix_params(a, &all);
+	ok(q == p + all, "running means are right behind the parameters");
 	ok(q[0] == 0 && q[3] == 0 && q[4] == 1 && q[7] == 1 && n_state == 16,
 	   "running means 0, variances 1");
 	b = fix_net(fix_cnn, &pl_backend_cpu, 5, 1);

@@ -247,42 +247,61 @@ static void diloco_dylu(void)
 	pl_policy_free(p);
 }
 
+/* A round of three workers with these batches and times in milliseconds. */
+static const char *batch_round(struct pl_policy *p, const uint64_t batch[3], const int ms[3])
+{
+	static pl_ns now;
+	const char *said = "";
+
+	now += S;
+	for (uint32_t i = 0; i < 3; i++) {
+		struct pl_policy_event e = commit_of(p, i, now, 1, ms[i] * MS);
+
+		e.samples = batch[i];
+		said = tell(p, e);
+	}
+	return strstr(said, "reply");
+}
+
+#define BATCHES "reply0 steps=1 batch=27, reply1 steps=1 batch=14, reply2 steps=1 batch=7"
+
 static void batchtune(void)
 {
+	const uint64_t own[3] = { 16, 16, 16 }, tuned[3] = { 27, 14, 7 };
+	const int speeds[3] = { 10, 20, 40 }, stopped[3] = { 4000, 20, 40 };
+	const int alike[3] = { 17, 17, 17 }, away[3] = { 3000, 17, 17 }, slower[3] = { 34, 17, 17 };
 	struct pl_policy *p = policy_new("batchtune", 3);
 	struct pl_policy_event e;
+	int changes = 0;
 
 	joins(p, 0, 0);
 	joins(p, 1, 0);
 	joins(p, 2, 0);
-	commits(p, 0, 10 * MS, 1, 10 * MS);
-	commits(p, 1, 20 * MS, 1, 20 * MS);
-	is_str(strstr(commits(p, 2, 40 * MS, 1, 40 * MS), "reply"),
-	       "reply0 steps=1 batch=27, reply1 steps=1 batch=14, reply2 steps=1 batch=7",
-	       "batchtune: 48 samples by speeds 4 : 2 : 1 (27.4, 13.7, 6.9)");
-	e = commit_of(p, 0, 60 * MS, 1, 17 * MS);
+	for (int k = 0; k < 2; k++)
+		changes += !strstr(batch_round(p, own, k ? stopped : speeds),
+				   "reply0 steps=1, reply1 steps=1, reply2 steps=1");
+	is_i64(changes, 0, "batchtune: three rounds measure");
+	is_str(batch_round(p, own, speeds), BATCHES,
+	       "48 samples by speeds 4 : 2 : 1 (27.4, 13.7, 6.9), whoever was stopped in one of "
+	       "them");
+	e = commit_of(p, 0, 3 * S + MS, 1, 17 * MS);
 	e.samples = 27;
 	is_str(tell(p, e), "update0 s_u=1.688", "weights by samples");
-	e = commit_of(p, 1, 60 * MS, 1, 17 * MS);
+	e = commit_of(p, 1, 3 * S + MS, 1, 17 * MS);
 	e.samples = 14;
 	tell(p, e);
-	e = commit_of(p, 2, 60 * MS, 1, 17 * MS);
+	e = commit_of(p, 2, 3 * S + MS, 1, 17 * MS);
 	e.samples = 7;
-	is_str(tell(p, e),
-	       "update2 s_u=0.4375 w_s=0.3333 clear, reply0 steps=1 batch=27, reply1 steps=1 "
-	       "batch=14, reply2 steps=1 batch=7",
+	is_str(tell(p, e), "update2 s_u=0.4375 w_s=0.3333 clear, " BATCHES,
 	       "equal times are no news");
-	e = commit_of(p, 0, 100 * MS, 1, 34 * MS);
-	e.samples = 27;
-	tell(p, e);
-	e = commit_of(p, 1, 100 * MS, 1, 17 * MS);
-	e.samples = 14;
-	tell(p, e);
-	e = commit_of(p, 2, 100 * MS, 1, 17 * MS);
-	e.samples = 7;
-	is_str(strstr(tell(p, e), "reply"),
+	for (int k = 0; k < 12; k++) /* twice with two steps between them */
+		changes += strcmp(batch_round(p, tuned, k == 4 || k == 7 ? away : alike),
+				  BATCHES) != 0;
+	is_i64(changes, 0, "a worker that is stopped within a step keeps its batch");
+	is_str(batch_round(p, tuned, slower), BATCHES, "one longer step is no news");
+	is_str(batch_round(p, tuned, slower),
 	       "reply0 steps=1 batch=19, reply1 steps=1 batch=19, reply2 steps=1 batch=10",
-	       "half the speed: 2 : 2 : 1 (19.2, 19.2, 9.6)");
+	       "two are: half the speed: 2 : 2 : 1 (19.2, 19.2, 9.6)");
 	pl_policy_free(p);
 }
 
@@ -310,8 +329,11 @@ static void batchtune_back(void)
 
 	joins(p, 0, 0);
 	joins(p, 1, 0);
-	commits(p, 0, 10 * MS, 1, 10 * MS);
-	is_str(strstr(commits(p, 1, 20 * MS, 1, 20 * MS), "reply"), TUNED, "32 samples by 2 : 1");
+	for (int k = 0; k < 3; k++) {
+		commits(p, 0, (40 * k + 10) * MS, 1, 10 * MS);
+		said = strstr(commits(p, 1, (40 * k + 20) * MS, 1, 20 * MS), "reply");
+	}
+	is_str(said, TUNED, "32 samples by 2 : 1");
 	for (int k = 1; k <= 3; k++) {
 		leaves(p, 1, k * S);
 		said = joins(p, 1, k * S);
@@ -335,15 +357,19 @@ static void batchtune_back(void)
 	p = policy_new_of(&o);
 	joins(p, 0, 0);
 	joins(p, 1, 0);
-	commits(p, 0, 10 * MS, 1, 10 * MS);
-	commits(p, 1, 20 * MS, 1, 20 * MS);
+	for (int k = 0; k < 3; k++) {
+		commits(p, 0, (40 * k + 10) * MS, 1, 10 * MS);
+		commits(p, 1, (40 * k + 20) * MS, 1, 20 * MS);
+	}
 	leaves(p, 1, S);
 	is_str(strstr(commits_batch(p, 0, S, 21), "reply"), "reply0 steps=1 batch=16",
 	       "one worker goes on alone with its own batch");
 	is_str(joins(p, 1, S), "reply1 steps=1", "... and so begins the one that comes back");
-	commits_batch(p, 0, S, 16);
-	is_str(strstr(commits_batch(p, 1, S, 11), "reply"), TUNED,
-	       "... whose batch is the tuned one of before");
+	for (int k = 0; k < 3; k++) {
+		commits_batch(p, 0, S, 16);
+		said = strstr(commits_batch(p, 1, S, 11), "reply");
+	}
+	is_str(said, TUNED, "... whose batch is the tuned one of before");
 	pl_policy_free(p);
 }
 

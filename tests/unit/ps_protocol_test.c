@@ -14,253 +14,13 @@
 #include <unistd.h>
 
 #include "ps/internal.h"
+#include "ps_network.h"
 #include "tap.h"
 
-#define MOST	8 /* processes */
-#define CONNS	64
 #define N	80 /* numbers of the network */
 #define UNHURT	12 /* commits of each worker afterwards */
+#define IDS	4096
 #define TIMEOUT ((pl_ns)3600000000000)
-
-static uint64_t rng;
-static const char *failure; /* the first one of a walk */
-static char text[200];
-
-static uint32_t any(uint32_t n)
-{
-	return (uint32_t)(pl_rng_next(&rng) >> 33) % n;
-}
-
-static void fails(const char *what, uint32_t process)
-{
-	if (!failure)
-		snprintf(text, sizeof(text), "%s (process %u)", what, process);
-	failure = text;
-}
-
-/* ---- the network, in place of endpoints ------------------------------------------------------ */
-
-struct event {
-	struct event *next;
-	struct pl_endpoint_event ev;
-	uint8_t copy[];
-};
-struct conn {
-	uint32_t number, from, to;
-	bool open;
-	struct event *queue[2]; /* for `from`, for `to` */
-};
-struct pl_endpoint {
-	uint32_t id;
-	bool alive;
-	int sends_left; /* before it is killed in the middle of an event; -1: it is not */
-	bool dead;	/* that has happened */
-};
-static struct pl_endpoint endpoint[MOST];
-static struct conn conn[CONNS];
-static uint32_t n_numbers;
-static void *memory[4096];
-static struct pl_ps_store
-	*store[4096]; /* of servers that have ended; workers read what they sent */
-static size_t n_memory, n_stores;
-
-static void put_event(struct conn *c, int side, const struct pl_endpoint_event *ev,
-		      const void *body)
-{
-	size_t bytes = body ? ev->message.bytes : 0;
-	struct event *e = malloc(sizeof(*e) + bytes), **at = &c->queue[side];
-
-	e->next = NULL;
-	e->ev = *ev;
-	e->ev.connection = c->number;
-	e->ev.peer = side ? c->from : c->to;
-	if (bytes) {
-		memcpy(e->copy, body, bytes);
-		e->ev.message.body = e->copy;
-	}
-	while (*at)
-		at = &(*at)->next;
-	*at = e;
-}
-
-static void drop_events(struct conn *c, int side, uint32_t keep)
-{
-	struct event **at = &c->queue[side], *e;
-
-	while (*at && keep--)
-		at = &(*at)->next;
-	while ((e = *at)) {
-		*at = e->next;
-		free(e);
-	}
-}
-
-/* Some messages that are on their way still arrive. */
-static void cut(struct conn *c)
-{
-	struct pl_endpoint_event lost = { .kind = PL_ENDPOINT_LOST, .why = "it is cut" };
-
-	c->open = false;
-	for (int side = 0; side < 2; side++) {
-		struct pl_endpoint *e = &endpoint[side ? c->to : c->from];
-
-		drop_events(c, side, e->alive ? any(4) : 0);
-		if (e->alive)
-			put_event(c, side, &lost, NULL);
-	}
-}
-
-static struct conn *find(uint32_t number)
-{
-	for (int i = 0; i < CONNS; i++)
-		if (conn[i].number == number)
-			return &conn[i];
-	return NULL;
-}
-
-int pl_comm_endpoint_connect(struct pl_endpoint *e, const char *at, uint32_t peer, pl_ns until,
-			     uint32_t *connection, struct pl_err *err)
-{
-	struct conn *c = NULL;
-
-	(void)at;
-	(void)until;
-	if (!endpoint[peer].alive)
-		return pl_fail(err, PL_EIO, "nobody is there");
-	for (int i = 0; i < CONNS; i++) {
-		if (conn[i].open && conn[i].from == e->id && conn[i].to == peer)
-			cut(&conn[i]);
-		if (!conn[i].open && !conn[i].queue[0] && !conn[i].queue[1])
-			c = &conn[i];
-	}
-	if (!c)
-		return pl_fail(err, PL_EIO, "too many connections");
-	*c = (struct conn){ .number = ++n_numbers, .from = e->id, .to = peer, .open = true };
-	*connection = c->number;
-	return 0;
-}
-
-void pl_comm_endpoint_drop(struct pl_endpoint *e, uint32_t connection, const char *why)
-{
-	struct conn *c = find(connection);
-
-	(void)why;
-	fails("a process gave a connection up", e->id);
-	if (c && c->open)
-		cut(c);
-	if (c)
-		drop_events(c, c->to == e->id, 0);
-}
-
-void *pl_comm_endpoint_alloc(struct pl_endpoint *e, size_t bytes, struct pl_err *err)
-{
-	(void)e;
-	(void)err;
-	return memory[n_memory++] = calloc(1, bytes);
-}
-
-int pl_comm_endpoint_lend(struct pl_endpoint *e, int fd, void *p, size_t bytes, struct pl_err *err)
-{
-	(void)e;
-	(void)fd;
-	(void)p;
-	(void)bytes;
-	(void)err;
-	return 0;
-}
-
-static void kill_inside(uint32_t process);
-
-/* A body with `done` is read where it lies. */
-int pl_comm_endpoint_send(struct pl_endpoint *e, uint32_t connection, const struct pl_message *m,
-			  void *done, struct pl_err *err)
-{
-	struct pl_endpoint_event ev = { .kind = PL_ENDPOINT_MESSAGE, .message = *m, .done = done };
-	struct conn *c = find(connection);
-
-	(void)err;
-	if (e->sends_left == 0 && !e->dead)
-		kill_inside(e->id);
-	e->sends_left -= e->sends_left > 0;
-	if (e->dead || !c || !c->open)
-		return 0;
-	put_event(c, c->from == e->id, &ev, done ? NULL : m->body);
-	return 0;
-}
-
-/* A new connection of a peer replaces the one before it, whose events come first. */
-static struct conn *oldest(struct conn *c, int side)
-{
-	for (int i = 0; i < CONNS; i++)
-		if (conn[i].queue[side] && conn[i].from == c->from && conn[i].to == c->to &&
-		    conn[i].number < c->number)
-			c = &conn[i];
-	return c;
-}
-
-int pl_comm_endpoint_next(struct pl_endpoint *e, pl_ns until, struct pl_endpoint_event *ev,
-			  struct pl_err *err)
-{
-	uint32_t first = any(CONNS);
-
-	(void)until;
-	(void)err;
-	*ev = (struct pl_endpoint_event){ .kind = PL_ENDPOINT_NOTHING };
-	for (uint32_t i = 0; i < CONNS; i++) {
-		struct conn *c = &conn[(first + i) % CONNS];
-		int side = c->to == e->id;
-		struct event *x = c->queue[side];
-
-		if ((!side && c->from != e->id) || !x)
-			continue;
-		c = oldest(c, side);
-		x = c->queue[side];
-		c->queue[side] = x->next;
-		*ev = x->ev;
-		if (ev->message.body != x->copy) /* else until its release */
-			free(x);
-		return 0;
-	}
-	return 0;
-}
-
-void pl_comm_endpoint_release(struct pl_endpoint *e, const struct pl_endpoint_event *ev)
-{
-	struct pl_endpoint_event sent = { .kind = PL_ENDPOINT_SENT, .done = ev->done };
-	struct conn *c = find(ev->connection);
-
-	if (ev->kind != PL_ENDPOINT_MESSAGE || !ev->message.bytes)
-		return;
-	if (ev->done && c && c->open)
-		put_event(c, c->from == e->id, &sent, NULL);
-	if (!ev->done)
-		free((char *)(uintptr_t)ev->message.body - offsetof(struct event, copy));
-}
-
-uint64_t pl_comm_endpoint_sent(const struct pl_endpoint *e)
-{
-	(void)e;
-	return 0;
-}
-
-const char *pl_comm_endpoint_address(const struct pl_endpoint *e)
-{
-	(void)e;
-	return "";
-}
-
-int pl_comm_endpoint_open(const struct pl_endpoint_opts *o, struct pl_endpoint **e,
-			  struct pl_err *err)
-{
-	(void)o;
-	(void)e;
-	return pl_fail(err, PL_EINTERNAL, "not here");
-}
-
-void pl_comm_endpoint_close(struct pl_endpoint *e)
-{
-	(void)e;
-}
 
 /* ---- evaluations: the whole vector has one version ------------------------------------------- */
 
@@ -342,8 +102,12 @@ struct process {
 	struct pl_ps_session session;
 	uint64_t acknowledged, commits; /* of a worker: id, and number since the beginning */
 	bool sent;			/* its commit has no reply yet */
+	float amount[IDS];		/* of its commits, by id */
 };
 static struct process process[MOST];
+static struct pl_ps_store
+	*store[4096]; /* of servers that have ended; workers read what they sent */
+static size_t n_stores;
 static uint32_t n_servers, n_workers, n_all;
 static struct pl_worker worker;
 static struct pl_train train;
@@ -364,7 +128,9 @@ static void start(uint32_t i)
 	struct pl_err err = { 0 };
 	int rc;
 
-	endpoint[i] = (struct pl_endpoint){ .id = i, .alive = true, .sends_left = -1 };
+	endpoint[i] = (struct pl_endpoint){
+		.id = i, .alive = true, .sends_left = -1, .shares = i < n_servers || any(4)
+	};
 	x->ps = (struct pl_ps){ .w = worker,
 				.ranks = n_workers,
 				.workers = n_workers,
@@ -390,6 +156,10 @@ static void start(uint32_t i)
 		rc = pl_ps_follower_open(&x->follower, &err);
 	} else {
 		x->session = (struct pl_ps_session){ 0 };
+		x->ps.memory.commit = memory[n_memory++] = calloc(1, PL_PS_HEAD + N * 4);
+		x->ps.w.view.params = (float *)(void *)(x->ps.memory.commit + PL_PS_HEAD);
+		if (any(4) == 0)
+			x->ps.memory.commit = NULL;
 		rc = pl_ps_session_open(&x->session, &x->ps, &err);
 	}
 	if (rc < 0)
@@ -440,7 +210,12 @@ static void end(uint32_t i)
 
 static void check_reply(struct process *x, uint32_t i)
 {
-	if (!is_one(x->session.base))
+	float *w = x->ps.w.view.params;
+
+	for (uint32_t k = 0; k < n_servers; k++)
+		memcpy(w + pl_ps_slice_at(&x->ps, k), pl_ps_session_base(&x->session, k),
+		       pl_ps_slice_size(&x->ps, k) * sizeof(*w));
+	if (!is_one(w))
 		fails("a worker has mixed versions", i);
 	if (x->sent && x->session.applied < x->session.id)
 		fails("a reply without the commit that it is for", i);
@@ -450,11 +225,13 @@ static void check_reply(struct process *x, uint32_t i)
 	x->sent = false;
 }
 
+static uint64_t named; /* commits with weights in place of a difference */
+
 static int work(struct process *x, uint32_t i, struct pl_err *err)
 {
 	struct pl_ps_session *s = &x->session;
 	struct pl_ps_commit head = { .steps = 1, .samples = 1, .base = s->version };
-	float *u = (float *)(void *)(s->commit + PL_PS_HEAD);
+	float amount = (float)((x->commits * n_workers + i) % 61 * 12);
 	int what;
 
 	for (uint32_t k = 0; k < n_servers; k++)
@@ -462,7 +239,10 @@ static int work(struct process *x, uint32_t i, struct pl_err *err)
 			return pl_ps_session_connect(s, k, 0, err);
 	if (s->ready && !s->waiting && pl_ps_session_connected(s) && any(3) == 0) {
 		for (int k = 0; k < N; k++)
-			u[k] = (float)((x->commits * n_workers + i) % 61 * 12);
+			x->ps.w.view.params[k] += amount;
+		PL_CHECK(pl_ps_session_fill(s, any(3) == 0, err));
+		named += s->weights;
+		x->amount[(s->id + 1) % IDS] = amount;
 		memcpy(s->commit, &head, sizeof(head));
 		x->commits++;
 		x->sent = true;
@@ -477,15 +257,34 @@ static int work(struct process *x, uint32_t i, struct pl_err *err)
 	return what;
 }
 
+/* Of asp: weights change by one commit, divided by the number of workers that are present. */
+static int lead(struct process *x, struct pl_err *err)
+{
+	struct pl_ps_store *s = x->server.store;
+	uint64_t id[MOST];
+	float was = pl_ps_store_weights(s)[0], by = 0;
+	bool nothing;
+
+	for (uint32_t i = 0; i < n_workers; i++)
+		id[i] = pl_ps_store_applied(s, i)->id;
+	PL_CHECK(pl_ps_server_event(&x->server, 0, &nothing, err));
+	for (uint32_t i = 0; i < n_workers; i++)
+		if (pl_ps_store_applied(s, i)->id > id[i])
+			by = process[n_servers + i].amount[pl_ps_store_applied(s, i)->id % IDS] /
+			     (float)pl_ps_server_present(&x->server);
+	if (!strcmp(train.job->policy, "asp") && pl_ps_store_weights(s)[0] != was + by)
+		fails("the weights have not changed by a commit", 0);
+	return 0;
+}
+
 static void step(uint32_t i)
 {
 	struct process *x = &process[i];
 	struct pl_err err = { 0 };
-	bool nothing;
 	int rc;
 
 	if (!i)
-		rc = pl_ps_server_event(&x->server, 0, &nothing, &err);
+		rc = lead(x, &err);
 	else if (i >= n_servers)
 		rc = work(x, i, &err);
 	else if (!x->follower.peer[n_workers].connected && endpoint[0].alive)
@@ -606,7 +405,7 @@ static void test_policy(struct pl_job *job, const char *policy, uint32_t servers
 	n_servers = servers;
 	n_workers = workers;
 	n_all = servers + workers;
-	evaluated = 0;
+	evaluated = named = 0;
 	snprintf(line, sizeof(line), "policy %s", policy);
 	if (pl_job_set(job, line, &err) < 0)
 		fails(err.msg, 0);
@@ -617,8 +416,10 @@ static void test_policy(struct pl_job *job, const char *policy, uint32_t servers
 		if (failure)
 			break;
 	}
-	ok(k == walks, "%s, %u servers, %u workers: %d walks, %llu commits, %llu evaluations",
-	   policy, servers, workers, walks, (unsigned long long)commits,
+	ok(k == walks && named * 8 > commits,
+	   "%s, %u servers, %u workers: %d walks, %llu commits, %llu with weights, %llu "
+	   "evaluations",
+	   policy, servers, workers, walks, (unsigned long long)commits, (unsigned long long)named,
 	   (unsigned long long)evaluated);
 	if (k < walks)
 		printf("# walk %d: %s\n", k, failure);
@@ -729,6 +530,137 @@ static void test_bsp(struct pl_job *job)
 	clean_up();
 }
 
+/* ---- a worker whose place another process takes ---------------------------------------------- */
+
+/* A process, until it has made so many commits more. */
+static void until_commits(uint32_t i, uint64_t n)
+{
+	struct process *x = &process[i];
+
+	n += x->commits;
+	for (int k = 0; x->commits < n || x->sent; k++) {
+		if (k == 20000)
+			return fails("a worker does not come on", i);
+		step(0);
+		step(i);
+	}
+}
+
+/* The server finds the connection of worker 1 broken; the worker will with return_to(). */
+static struct conn *cut_off(struct conn *kept)
+{
+	struct pl_endpoint_event lost = { .kind = PL_ENDPOINT_LOST, .why = "it is cut" };
+	struct conn *c = find(process[2].session.server[0].connection);
+
+	*kept = *c;
+	c->open = false;
+	c->queue[0] = c->queue[1] = NULL;
+	drop_events(kept, 1, 0); /* a commit does not come to the server */
+	put_event(c, 1, &lost, NULL);
+	return c;
+}
+
+static void return_to(struct conn *kept, struct conn *c)
+{
+	struct pl_endpoint_event lost = { .kind = PL_ENDPOINT_LOST, .why = "it is cut" };
+
+	*c = *kept;
+	c->open = false;
+	put_event(c, 0, &lost, NULL);
+}
+
+/* Another process in place of worker 1, for some commits. */
+static void replace(void)
+{
+	struct process old = process[2];
+
+	start(2);
+	until_commits(2, 8);
+	end(2);
+	until_present(0, 0);
+	endpoint[2].alive = true;
+	process[2] = old;
+}
+
+/* Workers 0 and 1, and worker 1 has made commits. With a commit of worker 1 that is on its way. */
+static void begin_two(struct pl_job *job, bool pending)
+{
+	struct pl_ps_commit head = { .steps = 1, .samples = 1 };
+	struct pl_ps_session *s = &process[2].session;
+	struct pl_err err = { 0 };
+
+	n_servers = 1;
+	n_workers = 2;
+	n_all = 3;
+	if (pl_job_set(job, "policy asp", &err) < 0)
+		fails(err.msg, 0);
+	begin_all(5);
+	endpoint[1].shares = endpoint[2].shares = true;
+	for (int k = 0; pl_ps_server_present(&process[0].server) < 2; k++)
+		step(any(n_all));
+	until_commits(2, 3);
+	if (!pending)
+		return;
+	for (int k = 0; k < N; k++)
+		process[2].ps.w.view.params[k] += 6;
+	process[2].amount[(s->id + 1) % IDS] = 6;
+	ok(pl_ps_session_fill(s, false, &err) == 0 && s->weights, "a commit with weights");
+	memcpy(s->commit, &head, sizeof(head));
+	process[2].sent = true;
+	if (pl_ps_session_commit(s, &err) < 0)
+		fails(err.msg, 2);
+}
+
+/* Worker 1 finds that its connection is broken. */
+static void until_lost(void)
+{
+	struct pl_err err = { 0 };
+
+	while (process[2].session.server[0].connected)
+		if (pl_ps_session_event(&process[2].session, 0, &err) < 0)
+			return fails(err.msg, 2);
+}
+
+/* Another process, or the other worker, makes commits meanwhile. */
+static void test_away(struct pl_job *job, bool pending, bool replaced)
+{
+	struct pl_ps_session *s = &process[2].session;
+	struct conn kept, *c;
+	uint64_t id;
+
+	begin_two(job, pending);
+	id = pl_ps_store_applied(process[0].server.store, 1)->id;
+	c = cut_off(&kept);
+	if (replaced) {
+		lose(0);
+		replace();
+		id += 8;
+	} else {
+		until_commits(1, 8);
+	}
+	ok(pl_ps_store_applied(process[0].server.store, 1)->id >= id,
+	   replaced ? "another process takes the place of a worker" : "a worker is cut off");
+	return_to(&kept, c);
+	if (replaced && !pending)
+		ok(!pl_ps_session_has_base(s) && s->waiting,
+		   "... whose weights are overwritten, as it finds");
+	until_lost();
+	if (replaced && pending) {
+		process[2].sent = false;
+		ok(!s->pending && s->waiting,
+		   "... whose weights are overwritten: its commit is lost");
+	} else if (!replaced) {
+		ok(pl_ps_session_has_base(s) && s->pending == pending,
+		   "... and its weights are there");
+	}
+	until_commits(2, 0);
+	ok(replaced || pl_ps_store_applied(process[0].server.store, 1)->id == id + pending,
+	   "it comes back, with its commit");
+	until_commits(2, 8);
+	is_str(failure ? failure : "", "", "... and goes on");
+	clean_up();
+}
+
 /* A process that is stopped while it reads weights of another one, and the other one goes on. */
 static void test_reply(void)
 {
@@ -784,6 +716,8 @@ int main(void)
 		for (uint32_t servers = 1; servers <= 3; servers++)
 			test_policy(&job, policies[i], servers, 2 + servers % 2, CASES(40));
 	test_bsp(&job);
+	for (int k = 0; k < 4; k++)
+		test_away(&job, k & 1, k & 2);
 	pl_train_worker_fini(&worker, false);
 	pl_dataset_fini(&data);
 	pl_model_fini(&model);

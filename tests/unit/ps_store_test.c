@@ -55,7 +55,7 @@ static double one_of(uint64_t *r)
 
 static double greatest_error(struct pl_ps_store *s, struct plain *p, uint64_t *r, int updates)
 {
-	float u[N];
+	float u[N], from[N], sum[N];
 	double worst = 0;
 
 	for (int k = 0; k < updates; k++) {
@@ -72,7 +72,15 @@ static double greatest_error(struct pl_ps_store *s, struct plain *p, uint64_t *r
 		for (int i = 0; i < N; i++)
 			u[i] = (float)((double)(pl_rng_next(r) % 2001) / 1000 - 1);
 		update_plainly(p, &up, has_u ? u : NULL);
-		pl_ps_store_update(s, &up, has_u ? u : NULL);
+		for (int i = 0; i < N; i++) {
+			from[i] = (float)(pl_rng_next(r) % 16) / 8;
+			sum[i] = from[i] + u[i];
+		}
+		pl_ps_store_update(s, &up,
+				   &(struct pl_ps_change){ .to = !has_u	 ? NULL
+								 : k % 2 ? sum
+									 : u,
+							   .from = has_u && k % 2 ? from : NULL });
 		if (pl_rng_next(r) % 2)
 			pl_ps_store_commit(s);
 		for (int i = 0; i < N; i++) {
@@ -121,7 +129,7 @@ static void test_exact(void)
 		for (int i = 0; i < N; i++)
 			u[i] = (float)(k % 7 - 3);
 		sum += k % 7 - 3;
-		pl_ps_store_update(s, &third, u);
+		pl_ps_store_update(s, &third, &(struct pl_ps_change){ .to = u });
 		pl_ps_store_commit(s);
 	}
 	for (int i = 0; i < N; i++)
@@ -136,38 +144,56 @@ static void test_exact(void)
 #define ROOM 4200
 
 /* Of each kind, at places that begin anywhere in a line of the cache, streamed or not. */
-static int wrong_numbers(const float *a, const float *b, size_t at, size_t also_at, size_t n,
-			 bool stream)
+enum { COPY, ADD, SUBTRACT, ADVANCE, ADVANCE_OWN, SPLIT, KINDS };
+
+static float expected(int kind, float a, float b, float c)
+{
+	switch (kind) {
+	case COPY:
+		return a;
+	case ADD:
+		return a + 0.25f * b;
+	case SUBTRACT:
+		return a - b;
+	default:
+		return a + 0.25f * (b - (kind == ADVANCE_OWN ? a : c));
+	}
+}
+
+static int wrong_numbers(const float *a, const float *b, const float *c, size_t at, size_t also_at,
+			 size_t n, bool stream)
 {
 	static float to[ROOM], also[ROOM];
 	int wrong = 0;
 
-	for (int kind = 0; kind < 3; kind++)
+	for (int kind = 0; kind < KINDS; kind++)
 		for (int two = 0; two < 2; two++) {
 			float *second = two ? also + also_at : NULL;
+			const float *minus = kind == ADVANCE || kind == SPLIT ? c
+					     : kind == ADVANCE_OWN	      ? a
+									      : NULL;
 
 			memset(to, 0, sizeof(to));
 			memset(also, 0, sizeof(also));
-			if (kind == 0)
+			if (kind == COPY)
 				pl_ps_pass_copy(to + at, second, a, n, stream);
-			else if (kind == 1)
-				pl_ps_pass_add(to + at, second, a, 0.25f, b, n, stream);
-			else
+			else if (kind == SUBTRACT)
 				pl_ps_pass_subtract(to + at, second, a, b, n, stream);
+			else if (kind == SPLIT && two)
+				pl_ps_pass_split(to + at, second, a, 0.25f, b, c, n, stream);
+			else
+				pl_ps_pass_add(to + at, second, a, 0.25f, b, minus, n, stream);
 			pl_ps_pass_end();
 			for (size_t i = 0; i < ROOM; i++) {
-				bool in = i >= at && i - at < n;
-				float x = !in	      ? 0
-					  : kind == 0 ? a[i - at]
-					  : kind == 1 ? a[i - at] + 0.25f * b[i - at]
-						      : a[i - at] - b[i - at];
+				size_t k = i - at, m = i - also_at;
+				float x = i >= at && k < n ? expected(kind, a[k], b[k], c[k]) : 0;
+				float y = !two || i < also_at || m >= n ? 0
+					  : kind == SUBTRACT		? a[m]
+					  : kind == SPLIT		? b[m] - c[m]
+							  : expected(kind, a[m], b[m], c[m]);
 
 				wrong += to[i] != x;
-				in = two && i >= also_at && i - also_at < n;
-				wrong += also[i] !=
-					 (!in	      ? 0
-					  : kind == 1 ? a[i - also_at] + 0.25f * b[i - also_at]
-						      : a[i - also_at] * (kind != 1));
+				wrong += also[i] != y;
 			}
 		}
 	return wrong;
@@ -175,7 +201,7 @@ static int wrong_numbers(const float *a, const float *b, size_t at, size_t also_
 
 static void test_passes(void)
 {
-	static float a[ROOM], b[ROOM];
+	static float a[ROOM], b[ROOM], c[ROOM];
 	uint64_t r = 11;
 	int wrong = 0;
 	float to[2] = { 5, 7 };
@@ -183,9 +209,10 @@ static void test_passes(void)
 	for (int i = 0; i < ROOM; i++) {
 		a[i] = (float)(pl_rng_next(&r) % 4000) / 64 - 30;
 		b[i] = (float)(pl_rng_next(&r) % 4000) / 64 - 30;
+		c[i] = (float)(pl_rng_next(&r) % 4000) / 64 - 30;
 	}
 	for (int k = 0; k < 40; k++)
-		wrong += wrong_numbers(a + k % 3, b + k % 5, pl_rng_next(&r) % 32,
+		wrong += wrong_numbers(a + k % 3, b + k % 5, c + k % 7, pl_rng_next(&r) % 32,
 				       pl_rng_next(&r) % 32,
 				       k < 20 ? (size_t)k : 1000 + pl_rng_next(&r) % 3000, k % 2);
 	is_i64(wrong, 0,
@@ -208,16 +235,16 @@ static void test_also(void)
 		u[i] = (float)i;
 	pl_ps_store_also(s, also);
 	for (int k = 0; k < 4; k++) {
-		pl_ps_store_update(s, k % 2 ? &sum : &apply, u);
+		pl_ps_store_update(s, k % 2 ? &sum : &apply, &(struct pl_ps_change){ .to = u });
 		pl_ps_store_commit(s);
 		ok(!memcmp(also, pl_ps_store_weights(s), sizeof(also)) && also[2] == (float)(k + 1),
 		   "update %d writes the weights of the reply, too", k + 1);
 	}
 	also[2] = -1;
-	pl_ps_store_update(s, &collect, u);
+	pl_ps_store_update(s, &collect, &(struct pl_ps_change){ .to = u });
 	ok(also[2] == -1, "... but not if it leaves them as they are");
 	pl_ps_store_also(s, NULL);
-	pl_ps_store_update(s, &apply, u);
+	pl_ps_store_update(s, &apply, &(struct pl_ps_change){ .to = u });
 	ok(also[2] == -1, "... nor after that was ended");
 	pl_ps_store_close(s);
 }
@@ -236,11 +263,11 @@ static void add_ones(int fd, int told)
 	for (int i = 0; i < N; i++)
 		ones[i] = 0.5f;
 	for (;;) { /* one event of a policy: two updates, one commit */
-		pl_ps_store_update(s, &collect, ones);
-		pl_ps_store_update(s, &collect, ones);
+		pl_ps_store_update(s, &collect, &(struct pl_ps_change){ .to = ones });
+		pl_ps_store_update(s, &collect, &(struct pl_ps_change){ .to = ones });
 		if (bodies)
 			pl_ps_store_aim(s, (pl_ps_store_in_body(s) + 1) % (int)bodies);
-		pl_ps_store_update(s, &apply, NULL);
+		pl_ps_store_update(s, &apply, &(struct pl_ps_change){ .to = NULL });
 		pl_ps_store_applied(s, 1)->id++;
 		pl_ps_store_commit(s);
 		if (told >= 0 && write(told, "", 1) != 1)
@@ -325,16 +352,16 @@ static void test_bodies(void)
 	ok((uintptr_t)body[1] % (PL_PS_LINE * sizeof(float)) == 0, "... and aligned");
 	is_i64(pl_ps_store_in_body(s), -1, "W begins in none");
 	pl_ps_store_aim(s, 1);
-	pl_ps_store_update(s, &at_once, ones);
+	pl_ps_store_update(s, &at_once, &(struct pl_ps_change){ .to = ones });
 	ok(pl_ps_store_in_body(s) == 1 && pl_ps_store_weights(s) == body[1] && all_are(body[1], 1),
 	   "an update writes it to the body that was named");
 	pl_ps_store_aim(s, 0);
-	pl_ps_store_update(s, &at_once, ones);
+	pl_ps_store_update(s, &at_once, &(struct pl_ps_change){ .to = ones });
 	ok(pl_ps_store_moved(s) && pl_ps_store_in_body(s) == 1 && all_are(body[1], 2),
 	   "... and another one before the commit to the same");
 	pl_ps_store_commit(s);
 	pl_ps_store_aim(s, 0);
-	pl_ps_store_update(s, &at_once, ones);
+	pl_ps_store_update(s, &at_once, &(struct pl_ps_change){ .to = ones });
 	ok(pl_ps_store_in_body(s) == 0 && all_are(body[0], 3) && all_are(body[1], 2),
 	   "... after the commit to another, and the first stays");
 	pl_ps_store_close(s);
@@ -342,7 +369,7 @@ static void test_bodies(void)
 	ok(!fresh && pl_ps_store_in_body(s) == 1 && all_are(pl_ps_store_weights(s), 2),
 	   "a store that is opened again has W of the last commit");
 	pl_ps_store_aim(s, -1);
-	pl_ps_store_update(s, &at_once, ones);
+	pl_ps_store_update(s, &at_once, &(struct pl_ps_change){ .to = ones });
 	pl_ps_store_commit(s);
 	ok(pl_ps_store_in_body(s) == -1 && all_are(pl_ps_store_weights(s), 3),
 	   "an update that names no body writes to none");
@@ -351,6 +378,67 @@ static void test_bodies(void)
 	s = open_store(-1, N, &fresh);
 	ok(pl_ps_store_file(s, &p, &bytes) >= 0, "a store without a file makes one for its bodies");
 	pl_ps_store_close(s);
+}
+
+/* An update that was computed before it came: 7 stands in place of its numbers, to tell. */
+static void test_guess(void)
+{
+	const struct pl_policy_update at_once = { .v_v = 1, .w_u = 1 },
+				      sum = { .v_v = 1, .s_u = 1 };
+	const struct pl_policy_update half = { .v_v = 1, .w_u = 0.5 };
+	static float ones[N], twos[N], zeros[N], kept[N];
+	const struct pl_ps_change u = { .to = twos, .from = ones }, own = { .to = kept };
+	const struct pl_ps_change other = { .to = twos, .from = zeros };
+	const struct {
+		const char *what;
+		const struct pl_policy_update *guess, *comes;
+		const struct pl_ps_change *u;
+		float *keep;
+		float w;
+		bool drops, another;
+		int body;
+	} c[] = {
+		{ "an update takes the guess", &at_once, &at_once, &u, NULL, 7, .body = 1 },
+		{ "... which kept U, too", &at_once, &at_once, &own, kept, 7, .body = 1 },
+		{ "not when it was given up", &at_once, &at_once, &u, NULL, 5, .drops = true,
+		  .body = 1 },
+		{ "... after another update", &at_once, &at_once, &u, NULL, 5, .another = true,
+		  .body = 1 },
+		{ "... to another body", &at_once, &at_once, &u, NULL, 5, .body = 0 },
+		{ "... with another factor", &at_once, &half, &u, NULL, 4.5f, .body = 1 },
+		{ "... of another U", &at_once, &at_once, &other, NULL, 6, .body = 1 },
+		{ "... nor is another vector guessed", &sum, &at_once, &u, NULL, 5, .body = 1 },
+	};
+
+	for (int i = 0; i < N; i++) {
+		ones[i] = 1;
+		twos[i] = 2;
+	}
+	for (size_t k = 0; k < PL_LEN(c); k++) {
+		bool fresh, good = c[k].guess == &at_once;
+		struct pl_ps_store *s = open_store(-1, N, &fresh);
+		float *body = (float *)(void *)(pl_ps_store_body(s, 1) + PL_PS_BODY);
+
+		for (int i = 0; i < N; i++)
+			pl_ps_store_begin(s)[i] = 4;
+		pl_ps_store_commit(s);
+		ok(pl_ps_store_guess(s, c[k].guess, &u, c[k].keep, 1) == good &&
+			   pl_ps_store_guessed(s) == (good ? 1 : -1) &&
+			   (!good || all_are(body, 5)) && (!c[k].keep || all_are(kept, 1)),
+		   "a guess: %s", c[k].what);
+		for (int i = 0; i < N; i++)
+			body[i] = 7;
+		if (c[k].drops)
+			pl_ps_store_guess_drop(s);
+		if (c[k].another)
+			pl_ps_store_update(s, &sum, &u);
+		pl_ps_store_aim(s, c[k].body);
+		pl_ps_store_update(s, c[k].comes, c[k].u);
+		pl_ps_store_commit(s);
+		ok(all_are(pl_ps_store_weights(s), c[k].w) && pl_ps_store_guessed(s) == -1,
+		   "... %g", (double)c[k].w);
+		pl_ps_store_close(s);
+	}
 }
 
 static void test_refused(void)
@@ -387,6 +475,7 @@ int main(void)
 	bodies = 3;
 	test_killed();
 	test_bodies();
+	test_guess();
 	bodies = 0;
 	test_refused();
 	return done_testing();
