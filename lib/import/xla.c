@@ -20,6 +20,8 @@
  * - JAX records little of its waits for a device. A thread that started executions, and then has no
  *   event until shortly after one of them ended on a device, waited for it: a call Synchronize is
  *   added, with the argument `inferred`. A recorded wait gets one without it.
+ * - A call of a function of TensorFlow lasts until threads of a pool have computed it. So it is a
+ *   range, as what contains it: its thread works for its own operations and waits in between.
  * - Steps are those that the program annotated (step_num), else those of the device's own line.
  *   Ranks of further devices get the steps of the host as events of their own.
  *
@@ -118,6 +120,8 @@ static int nested(struct pl_xla *x, struct event *e, struct event *const *stack,
 			return meet(x, o, e, err);
 		if (e->op && o->op)
 			o->outer = true;
+		if (e->class == PL_XC_CALL && o->class == PL_XC_HOST && !o->op)
+			o->class = PL_XC_CALL;
 		if (e->class == PL_XC_JOIN && o->class == PL_XC_DISPATCH)
 			o->join = e;
 		/* the outermost step, wait or call counts */
@@ -351,6 +355,7 @@ static uint8_t kind_on_host(const struct event *e)
 		return PL_K_WAIT;
 	case PL_XC_LAUNCH:
 		return e->join ? PL_K_HOST_OP : PL_K_RUNTIME; /* a part of it is the call */
+	case PL_XC_CALL:
 	case PL_XC_EXECUTOR:
 	case PL_XC_RENDEZVOUS:
 		return PL_K_ANNOTATION;

@@ -31,6 +31,7 @@ enum pl_xla_class {
 	PL_XC_JOIN,	   /* a call for all devices waits for the launches on them */
 	PL_XC_LAUNCH,	   /* starts a program on a device */
 	PL_XC_DISPATCH,	   /* starts it on all devices, by threads that launch it on one each */
+	PL_XC_CALL,	   /* of a function of TensorFlow, whose operations other threads compute */
 	PL_XC_EXECUTOR,	   /* inside the runtime: contains operations that are recorded too */
 	PL_XC_RENDEZVOUS,  /* devices of one process meet for a collective */
 	PL_XC_NOTE,	   /* bookkeeping of the profiler, no work */

@@ -54,6 +54,7 @@ uint8_t pl_import_xla_class(const char *name)
 			      "*BlockHostUntilDone*" },
 		{ PL_XC_PYTHON_IDLE, "$time *|$select *|$<built-in method sleep*" },
 		{ PL_XC_PYTHON, "$*" },
+		{ PL_XC_CALL, "KernelAndDeviceFunc::Run|EagerLocalExecute: __*" },
 		{ PL_XC_DATA, "load|*[Dd]ata[Ll]oad*|*data_load*|load_data*|load_batch*|get_batch*|"
 			      "next_batch*|*input_pipeline*|Iterator*|*IteratorGetNext*|"
 			      "*[Ii]nfeed*" },

@@ -243,6 +243,26 @@ static const char tpu[] = PROCESS("1", "/host:CPU") THREAD("1", "1", "python")
 							EVENT("2", "4", "300", "200",
 							      "all-gather-start.1", "");
 
+/* A call of a function of TensorFlow, which threads of a pool compute. */
+static void functions(void)
+{
+	static const char call[] = PROCESS("1", "/host:CPU") THREAD("1", "1", "python") THREAD(
+		"1", "2", "tf_Compute/1") EVENT("1", "1", "100", "900", "train", "'step_num':'5'")
+		EVENT("1", "1", "110", "880", "train_step", "'tf_function_call':'notTraced-nonXla'")
+			EVENT("1", "1", "120", "860", "EagerExecute", "") EVENT(
+				"1", "1", "130", "840", "EagerLocalExecute: __inference_train_9",
+				"") EVENT("1", "1", "140", "820", "KernelAndDeviceFunc::Run", "")
+				EVENT("1", "1", "150", "30", "FunctionRun", "")
+					EVENT("1", "2", "170", "700", "MatMul", "");
+
+	ok(import_events(call) >= 0, "a function of TensorFlow (%s)", err.msg);
+	ok(has("annotation train_step 110+880") && has("annotation EagerExecute") &&
+		   has("annotation KernelAndDeviceFunc::Run"),
+	   "... is a range, and all that waits for it");
+	ok(has("host_op FunctionRun 150+30") && has("host_op MatMul 170+700"),
+	   "... what is computed inside is not");
+}
+
 static void tpus(void)
 {
 	is_i64(import_events(tpu), 0, "a profile of a TPU");
@@ -411,6 +431,7 @@ int main(void)
 	cpus();
 	two();
 	gpus();
+	functions();
 	tpus();
 	planes();
 	pl_buf_fini(&text);
