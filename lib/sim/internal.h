@@ -2,6 +2,8 @@
 #ifndef PL_SIM_INTERNAL_H
 #define PL_SIM_INTERNAL_H
 
+#include <math.h>
+
 #include "sim/sim.h"
 
 #define SIM_AHEAD 16 /* edges: the times that these need are fetched into the cache early */
@@ -97,26 +99,48 @@ static inline bool edge_from_start(uint8_t type)
 }
 
 /* The mean step, or the mean period: sums over the reported steps, in order. */
+/*
+ * A period is the time from the end of a step to the end of the next one. The first of some steps
+ * that follow one another has none, but it may be the longest. Its time is between that to the
+ * start of the next one, which is less where a host runs ahead, and its length, which is more where
+ * steps overlap: the mean period, or what of these is next to it.
+ */
 struct sim_mean {
-	double length, period;
-	size_t n, n_periods;
-	int64_t number; /* of the last step, and its end */
-	pl_ns end;
+	double length, period, least, most; /* least, most: of the first steps */
+	size_t n, n_periods, n_firsts;
+	int64_t number; /* of the last step, its start and its end */
+	pl_ns start, end;
+	bool first; /* there is none before it */
 };
 static inline void sim_mean_add(struct sim_mean *m, int64_t number, pl_ns start, pl_ns end)
 {
+	bool follows = m->n && number == m->number + 1;
+
 	m->length += (double)(end - start);
-	if (m->n++ && number == m->number + 1) {
+	if (follows) {
 		m->period += (double)(end - m->end);
 		m->n_periods++;
 	}
+	if (follows && m->first) {
+		m->least += (double)(start - m->start);
+		m->most += (double)(m->end - m->start);
+		m->n_firsts++;
+	}
+	m->first = !follows;
+	m->n++;
 	m->number = number;
+	m->start = start;
 	m->end = end;
 }
 static inline double sim_mean_of(const struct sim_mean *m, bool period)
 {
-	if (period && m->n_periods)
-		return m->period / (double)m->n_periods;
+	double firsts;
+
+	if (period && m->n_periods) {
+		firsts = m->period / (double)m->n_periods * (double)m->n_firsts;
+		firsts = fmax(fmin(firsts, fmax(m->least, m->most)), fmin(m->least, m->most));
+		return (m->period + firsts) / (double)(m->n_periods + m->n_firsts);
+	}
 	return m->n ? m->length / (double)m->n : 0;
 }
 /* The edge that lets the node start in this run (PL_NONE: it has none) and when. */
