@@ -28,7 +28,7 @@
  *
  * A step can have several parts and backward passes (tensor_passes.c). A communication carries
  * gradients of one pass. A gradient has the same name in each pass: it is one tensor that is made
- *several times.
+ * several times.
  *
  * Without shapes the payload is divided equally (estimated). If another operation than a
  * communication waits for the result before the last gradient is ready, the communication belongs
@@ -214,6 +214,12 @@ static void add_update(struct builder *b, const struct op *op, bool joins, struc
 		PL_DERIVE_ADD(b->err, found->update, found->n_updates, found->cap_updates, x);
 }
 
+static bool updates_params(const struct builder *b, const struct op *op)
+{
+	return op->phase == PL_PH_OPTIMIZER &&
+	       !pl_graph_sets_zero(pl_intern_get(&b->g->str, b->node[op->node].name));
+}
+
 void pl_derive_collect_tensors(struct builder *b, struct rank *rank)
 {
 	struct found *found;
@@ -232,9 +238,12 @@ void pl_derive_collect_tensors(struct builder *b, struct rank *rank)
 
 			if (op->node == PL_NONE)
 				continue;
-			if (op->phase == PL_PH_OPTIMIZER)
+			if (updates_params(b, op)) {
 				add_update(b, op, updates, found);
-			updates = op->phase == PL_PH_OPTIMIZER && !b->err->code;
+				updates = !b->err->code;
+			} else {
+				updates = false;
+			}
 			if (b->node[op->node].role == PL_RO_ARRIVE) {
 				if (op->kind == PL_K_COLLECTIVE && reduces(b, op))
 					PL_DERIVE_ADD(b->err, found->comm, found->n_comms,

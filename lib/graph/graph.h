@@ -104,6 +104,15 @@ static inline bool pl_graph_phase_holds(unsigned phase)
 enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #undef PL_NUMBER_
 
+/* Is it an operation of an optimizer that only clears gradients: "Optimizer.zero_grad#SGD.zero_grad",
+ * "aten::_foreach_zero_"? */
+static inline bool pl_graph_sets_zero(const char *name)
+{
+	size_t n = strlen(name);
+
+	return strstr(name, "zero_grad") || (n >= 5 && !strcmp(name + n - 5, "zero_"));
+}
+
 /* Is it a product? Products are most of the work of a model. */
 static inline bool pl_graph_is_product(unsigned op)
 {

@@ -84,6 +84,9 @@ class Recorder:
     """Counts the steps of this process and records some."""
 
     def __init__(self, torch):
+        from threading import get_native_id
+        from time import time_ns
+        self.clock, self.native = time_ns, get_native_id
         self.torch = torch
         self.undo = []
         self.begin()
@@ -94,12 +97,13 @@ class Recorder:
         self.phase = "wait"     # then record, after, done
         self.cycle = {name: Cycle() for name in BEST}
         self.source = self.key = self.thread = None
-        self.threads = {}   # of events, by source and key
+        self.threads = {}   # of the last events, by source and key
         self.n = self.first = self.recorded = 0
         self.profile = self.mark = self.rank = None
         self.prepared = self.mine = False
         self.light = None   # from the step before the first that it records
         self.pauses = []    # of recorded steps: (name, begin, end, thread)
+        self.collecting = {}    # begins of collections, by thread
         self.last = 0
         self.plain, self.during = [], []
 
@@ -116,7 +120,9 @@ class Recorder:
         here = threading.get_ident()
         if self.phase == "wait":
             self.thread = here
-            self.threads.setdefault((source, key), set()).add(here)
+            recent = self.threads.setdefault((source, key), [])
+            recent.append(here)
+            del recent[:-3]
         if here != self.thread:
             return
         self.cycle[source].add(key)
@@ -229,7 +235,7 @@ class Recorder:
         return None
 
     def start(self):
-        if len(self.threads[self.source, self.key]) > 1:
+        if len(set(self.threads[self.source, self.key])) > 1:
             self.give_up("why several threads make the steps in turn, and the "
                          "profiler of PyTorch records one of them")
             return
@@ -243,6 +249,7 @@ class Recorder:
         finally:
             self.mine = False
         self.phase = "record"
+        self.watch_garbage(True)
         self.first = self.n
         say("began", self.n)
         self.guard_exit()
@@ -262,6 +269,7 @@ class Recorder:
         """Ends the recording and writes the file, if it is kept."""
         import threading
         self.phase = "after"
+        self.watch_garbage(False)
         self.end_mark()     # of a step that has not ended, see write()
         self.unguard_exit()
         light = self.light
@@ -270,8 +278,10 @@ class Recorder:
             kept.append(self.profile)
             self.profile = None
             say("dropped")
-            say("why the thread whose steps were recorded made fewer than", STEPS,
-                "steps, and another one ended the script")
+            say("why the recording could not be ended: the profiler of PyTorch "
+                "must be stopped by the thread whose steps it records, and that "
+                "one had made", self.recorded, "of", STEPS,
+                "steps when another thread ended the script or began a profiler")
             return
         self.profile.stop_trace()
         if keep:
@@ -377,13 +387,17 @@ class Recorder:
         leave = os._exit
 
         def _exit(status):
-            self.finish()
-            leave(status)
+            try:
+                self.finish()
+            finally:
+                leave(status)
 
         def terminated(number, frame):
-            self.finish()
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            try:
+                self.finish()
+            finally:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
 
         os._exit = _exit
         self.restore = [lambda: setattr(os, "_exit", leave)]
@@ -458,7 +472,7 @@ class Recorder:
         for name in ("_prepare_trace", "_start_trace"):
             self.patch(torch.autograd.profiler.profile, name, starts)
         self.arm_scaler()
-        self.arm_pauses()
+        self.arm_save()
         if BY == "calls":
             import threading
             self.here = threading.local()
@@ -484,46 +498,48 @@ class Recorder:
             return __call__
         self.patch(self.torch.nn.Module, "__call__", outermost)
 
-    def arm_pauses(self):
-        """What stops a script without an operator that the profiler sees:
-        collections of garbage, and checkpoints."""
+    # ---- what stops the script without an operator that the profiler sees
+
+    def note(self, name, begin):
+        end = self.clock()
+        if self.phase == "record" and end - begin >= SHORT and \
+                len(self.pauses) < MOST_PAUSES:
+            self.pauses.append((name, begin, end, self.native()))
+
+    def collects(self, phase, info):
+        """Garbage.  Python drops an exception that a handler of a signal raises
+        in here, so this is called during recorded steps only."""
+        if phase == "start":
+            self.collecting[self.native()] = self.clock()
+        else:
+            begin = self.collecting.pop(self.native(), None)
+            if begin:
+                self.note("garbage collection", begin)
+
+    def watch_garbage(self, on):
         import gc
-        import threading
-        import time
-        clock = time.time_ns
-        begun = {}  # collections, by thread
+        if on:
+            gc.callbacks.append(self.collects)
+        elif self.collects in gc.callbacks:
+            gc.callbacks.remove(self.collects)
 
-        def note(name, begin):
-            end = clock()
-            if self.phase == "record" and end - begin >= SHORT and \
-                    len(self.pauses) < MOST_PAUSES:
-                self.pauses.append((name, begin, end,
-                                    threading.get_native_id()))
+    def arm_save(self):
+        """Checkpoints.  It stays, because scripts keep the function that they
+        import, and is found by its name where it is pickled."""
+        import functools
+        old = self.torch.__dict__.get("save")
+        if not old:
+            return
 
-        def collects(phase, info):
-            if self.phase != "record":
-                return
-            if phase == "start":
-                begun[threading.get_ident()] = clock()
-            else:
-                begin = begun.pop(threading.get_ident(), None)
-                if begin:
-                    note("garbage collection", begin)
-        gc.callbacks.append(collects)
-        self.undo.append(lambda: gc.callbacks.remove(collects))
-
-        def noted(name):
-            def make(old):
-                def save(*args, **kwargs):
-                    begin = clock()
-                    try:
-                        return old(*args, **kwargs)
-                    finally:
-                        note(name, begin)
-                return save
-            return make
-        if "save" in self.torch.__dict__:
-            self.patch(self.torch, "save", noted("torch.save"))
+        @functools.wraps(old)
+        def save(*args, **kwargs):
+            begin = self.clock()
+            try:
+                return old(*args, **kwargs)
+            finally:
+                self.note("torch.save", begin)
+        save.__module__ = "torch"
+        self.torch.save = save
 
     def arm_scaler(self):
         """A scaler may leave out the step of an optimizer; its time counts."""
@@ -606,6 +622,7 @@ def watch(torch):
     if hasattr(os, "register_at_fork"):
         def child():
             recorder.unguard_exit()
+            recorder.watch_garbage(False)
             recorder.stop_light()
             if recorder.phase != "done":
                 recorder.begin()

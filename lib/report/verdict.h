@@ -64,7 +64,7 @@ struct pl_verdict_row {
 	bool gradient; /* ... and it carries gradients */
 	bool equal;    /* imbalance: all ranks do the same operations */
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
-	bool inferred; /* checkpoint: no name says so, only how steps end */
+	bool inferred; /* no name says so: checkpoint, only how steps end; input, only pauses */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	/* other: of the path's time in the phase `other`, the share before the passes of a step and
 	 * behind its update; of the pauses in it, the share that is not there */

@@ -4,10 +4,10 @@
  * The work that grows with the samples follows from the recorded sizes of tensors, and its time
  * from the model that was fitted to the recording (cost/work.h): products that are bound by reading
  * their parameters and short operations shrink less than the batch. Input takes X times as long.
- * What a rank does for parameters takes the time that it took: the optimiser, the communication of
- * gradients, gathered parameters. So does the time of a host thread between operations, an
- * operation of a host without sizes, which does no work of its own, and host work on a rank whose
- * device computes: it launches as many kernels as before.
+ * What a rank does for parameters takes the time that it took: the optimiser (but see UPDATES), the
+ * communication of gradients, gathered parameters. So does the time of a host thread between
+ * operations, an operation of a host without sizes, which does no work of its own, and host work on
+ * a rank whose device computes: it launches as many kernels as before.
  *
  * Where no operation has sizes, operations of the passes on hosts take X times as long but for a
  * fixed time, and the interval is wider. Kernels without sizes take X times as long.
@@ -57,9 +57,14 @@ static bool uses_sparse(const struct pl_graph *g)
 	static const char names[] = "*SparseAdam*|aten::coalesce|aten::_coalesce|"
 				    "aten::_sparse_*|aten::sparse_coo_tensor*|aten::sparse_mask";
 
-	for (size_t i = 0; i < g->str.n; i++)
-		if (pl_glob(names, pl_intern_get(&g->str, (pl_id)i)))
-			return true;
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *s = &g->shape[k];
+
+		for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++)
+			if (s->phase[i] == PL_PH_OPTIMIZER && s->role[i] != PL_RO_GAP &&
+			    pl_glob(names, pl_intern_get(&g->str, s->name[i])))
+				return true;
+	}
 	return false;
 }
 
@@ -195,7 +200,9 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 			 computes_samples(b, s, i))
 			class[i] = work_class(b, s, i);
 		else if (b->sparse && s->role[i] == PL_RO_COMPUTE && s->phase &&
-			 s->phase[i] == PL_PH_OPTIMIZER)
+			 s->phase[i] == PL_PH_OPTIMIZER &&
+			 !(s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE &&
+			   b->device[s->res[i]]))
 			class[i] = UPDATES;
 	}
 	return 0;
@@ -296,8 +303,8 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
 	v[INPUT] = v[COMPUTES] = (struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
 	v[COMPUTES].by_rule = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
-	v[UPDATES] = (struct estimate){ .factor = (1 + b->by / b->before) / 2, .part = PL_NONE };
-	v[UPDATES].by_rule = fabs(1 - v[UPDATES].factor);
+	v[UPDATES] = (struct estimate){ .factor = (1 + b->by) / (1 + b->before), .part = PL_NONE };
+	v[UPDATES].by_rule = fabs(b->by - b->before) / 2;
 	for (uint32_t i = 0; i < groups; i++)
 		v[GROUPS + i] = estimate(b, i, rule);
 	for (size_t i = 0; i < GROUPS + groups; i++)

@@ -605,7 +605,7 @@ static int find_parts(struct pl_rewriter *r, struct pl_err *err)
 		const struct rw_place *x = rw_place(r, 0, t);
 		uint32_t by = x->inst == PL_NONE ? PL_NONE : e->tensor[x->inst].producer;
 
-		if (by != PL_NONE) {
+		if (by != PL_NONE && e->node[by].res != PL_NONE) {
 			before = pl_max_i64(before, e->node[by].start);
 			host = e->res[e->node[by].res].track_type == PL_T_THREAD;
 		}
@@ -621,7 +621,8 @@ static int find_parts(struct pl_rewriter *r, struct pl_err *err)
 			continue;
 		PL_LOWER_BOUND(t, n, made[t] <= x->start);
 		if (t && t < n)
-			between[t] |= (uint8_t)((x->phase == PL_PH_OPTIMIZER) |
+			between[t] |= (uint8_t)((x->phase == PL_PH_OPTIMIZER &&
+						 !pl_graph_sets_zero(pl_edit_name(e, x->name))) |
 						(x->phase == PL_PH_FORWARD) << 1);
 	}
 	for (uint32_t t = 0; t < n; t++) {

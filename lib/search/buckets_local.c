@@ -397,7 +397,7 @@ int pl_search_choice_improve(struct choices *s, struct pl_err *err)
 		PL_TRY(visit_order(s, order, &n, err));
 		for (uint32_t i = 0; i < n && !pl_search_over(s->search); i++)
 			PL_TRY(visit(s, order[i], &better, err));
-		s->search->swept |= !better && !s->search->over;
+		s->search->swept |= !better && !pl_search_over(s->search);
 	}
 out:
 	pl_free(order);

@@ -250,13 +250,13 @@ static int try_degree(struct degree_search *d, struct choice *c, struct pl_err *
 	PL_TRY(step_with(d, &alone, false, &c->step, &c->work_ns, &g, err));
 	PL_TRY(pl_cost_fit(&g, d->cost->user_topology ? &d->cost->topo : NULL, &cost, err));
 	fitted = true;
-	d->divided++;
 	d->evaluations++;
 	cost.predictor = d->cost->predictor;
 	if (d->o->keep_ranks)
 		rc = use_same_ranks(d, &g, &cost, c, err);
 	else if ((rc = search_one(d, &g, &cost, c, &c->plan, err)) == 0)
 		c->error = error_of(d, c);
+	d->divided += rc == 0 || !d->o->keep_ranks;
 out:
 	if (fitted)
 		pl_cost_fini(&cost);

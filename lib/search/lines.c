@@ -270,7 +270,7 @@ static void drop_if_small(struct search *s, struct pl_plan *p, double none)
 		       pl_fmt_ns(error_text, sizeof(error_text), (pl_ns)(by * error)), steps);
 	else
 		pl_say(s->o->log, PL_LOG_WARN,
-		       "no change is proposed: no plan makes a step shorter");
+		       "no change is proposed: no plan that was tried makes a step shorter");
 	p->n_rw = 0;
 	s->best->mean = none / s->samples;
 	s->samples = 1;

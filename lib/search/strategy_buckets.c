@@ -3,7 +3,8 @@
  *
  * Defaults of frameworks are simulated first, then cuts (buckets_candidates.c, buckets_dp.c). The
  * best is changed step by step (buckets_local.c). All defaults are candidates, so no simulated plan
- * is longer than any default. If none is shorter than the recorded step, the plan has no lines.
+ * is longer than any default, unless a limit leaves defaults out. If none is shorter than the
+ * recorded step, the plan has no lines.
  */
 #include <math.h>
 
@@ -167,6 +168,7 @@ double pl_search_choices_bound(const struct choices *s)
 static int run_presets(struct choices *s, struct pl_err *err)
 {
 	bool one = s->o->preset > PL_PRESET_BEST;
+	int64_t left;
 	int rc;
 
 	pl_search_choice_clear(s);
@@ -175,7 +177,8 @@ static int run_presets(struct choices *s, struct pl_err *err)
 		if (one ? i == (int)s->o->preset : i > PL_PRESET_NONE && s->o->fuse)
 			pl_search_choice_add_preset(s, (enum pl_preset)i);
 	/* what does not fit the memory is searched again */
-	s->search->reserve = s->o->memory_bytes ? (size_t)s->o->evaluations / 2 : 0;
+	left = pl_max_i64(s->o->evaluations - s->search->evaluations, 0);
+	s->search->reserve = s->o->memory_bytes ? (size_t)left / 2 : 0;
 	s->search->needed = one ? 2 : 1;
 	PL_CHECK(pl_search_choice_simulate(s, err));
 	s->recorded->head.mean = s->batch[0]->mean;

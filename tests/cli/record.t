@@ -106,7 +106,7 @@ recorded() { # recorded STEP...: just these steps are in the file of rank 0
 }
 job 0 plain 16 -v
 says 'recorded 1 rank, steps 5 to 7, 1 file .* in .*; next: replay' "what was recorded, and what to do"
-says 'recording took .* of a step\|what recording took cannot be told: steps take .* ms with it' "what it took, or that it cannot be told"
+says 'recording took .* of a step\|what recording took cannot be told: steps take .* ms with it' "what it took, or that this cannot be told"
 check "three steps" recorded 5 6 7
 check "nothing else stays" test "$(ls -A "$dir")" = rank0.pt.trace.json
 status 0 "replay reads the folder" "$BIN/replay" -q --no-worth "$dir"
@@ -181,7 +181,7 @@ check "... and the begin of a step is no recording" no test -e "$dir"
 job 0 thread 12
 check "steps that another thread makes" recorded 5 6 7
 job 0 thread 7
-says 'made fewer than 3 steps, and another one ended the script' "... if the main thread ends the script before"
+says 'had made 2 of 3 steps when another thread ended the script' "... if the main thread ends the script before"
 check "... nothing is kept" no test -e "$dir"
 job 0 threads 12
 says 'several threads make the steps in turn' "steps of two threads"

@@ -12,6 +12,7 @@ how, steps = sys.argv[1], int(sys.argv[2])
 one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
 net = torch.nn.Linear(torch.nn.Linear(torch.nn.ModuleList(torch.nn.Linear())))
 scaler = torch.amp.GradScaler()
+gc.disable()
 objects = [[i] for i in range(200000 if how == "pauses" else 0)]
 
 
