@@ -104,8 +104,8 @@ static inline bool pl_graph_phase_holds(unsigned phase)
 enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #undef PL_NUMBER_
 
-/* Is it an operation of an optimizer that only clears gradients: "Optimizer.zero_grad#SGD.zero_grad",
- * "aten::_foreach_zero_"? */
+/* Is it an operation of an optimizer that only clears gradients:
+ * "Optimizer.zero_grad#SGD.zero_grad", "aten::_foreach_zero_"? */
 static inline bool pl_graph_sets_zero(const char *name)
 {
 	size_t n = strlen(name);

@@ -81,9 +81,9 @@ double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r);
 bool pl_sim_steps_overlap(const struct pl_sim *s);
 /* The same of a run: changes of one rank let it begin steps before others have ended theirs. */
 bool pl_sim_run_overlaps(const struct pl_sim *s, const struct pl_run *r);
-/* Mean time from the end of a step to the end of the next one; the first step, too, if it was longer
- * or shorter (lib/sim/internal.h). Of the run, and (r NULL) as recorded. NAN: no two steps have
- * consecutive numbers. */
+/* Mean time from the end of a step to the end of the next one; the first step, too, if it was
+ * longer or shorter (lib/sim/internal.h). Of the run, and (r NULL) as recorded. NAN: no two steps
+ * have consecutive numbers. */
 double pl_sim_run_mean_period(const struct pl_sim *s, const struct pl_run *r);
 /* Is it a step (not work before, between or after them), with a beginning and an end? */
 bool pl_sim_reported(const struct pl_sim *s, size_t step);
