@@ -338,6 +338,7 @@ static int result_of_ranks(const struct config *c, const struct child *v, int n,
 	};
 	int failed = 0, status = 0, code;
 	bool by_signal = false; /* a rank ended at once because a user asked: it had not begun */
+	int all = n;
 
 	if (c->servers) /* they know which workers they needed */
 		n = c->servers;
@@ -361,6 +362,10 @@ static int result_of_ranks(const struct config *c, const struct child *v, int n,
 		if (!status || status == 4)
 			status = WEXITSTATUS(v[i].status);
 	}
+	/* nor does a server know why a worker ended before training began */
+	for (int i = n; i < all && status == 4; i++)
+		if (WIFEXITED(v[i].status) && WEXITSTATUS(v[i].status))
+			status = WEXITSTATUS(v[i].status);
 	if (by_signal && status == 4)
 		return 0;
 	if (!failed)

@@ -386,7 +386,9 @@ bool pl_ps_store_guess(struct pl_ps_store *s, const struct pl_policy_update *up,
 			       stream);
 	pl_ps_pass_end();
 	s->guess.up = *up;
-	s->guess.u = keep ? (struct pl_ps_change){ .to = keep } : *u;
+	s->guess.u = *u;
+	if (keep)
+		s->guess.u = (struct pl_ps_change){ .to = keep };
 	s->guess.place = PLACES + body;
 	return true;
 }

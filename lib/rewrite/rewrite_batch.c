@@ -4,7 +4,7 @@
  * The work that grows with the samples follows from the recorded sizes of tensors, and its time
  * from the model that was fitted to the recording (cost/work.h): products that are bound by reading
  * their parameters and short operations shrink less than the batch. Input takes X times as long.
- * What a rank does for parameters takes the time that it took: the optimiser (but see UPDATES), the
+ * What a rank does for parameters takes the time that it took: the optimiser (but see MAYBE), the
  * communication of gradients, gathered parameters. So does the time of a host thread between
  * operations, an operation of a host without sizes, which does no work of its own, and host work on
  * a rank whose device computes: it launches as many kernels as before.
@@ -29,8 +29,9 @@
 /* Classes: input; computation by that rule; the groups of the model; then communication. */
 #define INPUT	 0
 #define COMPUTES 1
-#define UPDATES	 2 /* of parameters, by sparse gradients: see uses_sparse() */
-#define GROUPS	 3
+#define MAYBE	 2 /* it follows the samples, or it does not */
+#define PAUSE	 3 /* perhaps a wait for input, which nothing says */
+#define GROUPS	 4
 
 struct comm_of_batch { /* equal in every byte: of one class */
 	int64_t bytes;
@@ -193,7 +194,8 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 			PL_CHECK(comm_class(b, s, i, &class[i], err));
 		else if (s->phase && s->phase[i] == PL_PH_INPUT &&
 			 (host || s->role[i] == PL_RO_COPY || s->role[i] == PL_RO_COMPUTE))
-			class[i] = INPUT;
+			class[i] = s->role[i] == PL_RO_GAP && s->flags[i] & PL_NF_INFERRED ? PAUSE
+											   : INPUT;
 		else if ((s->role[i] == PL_RO_COMPUTE || s->role[i] == PL_RO_COPY) &&
 			 !(s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE &&
 			   b->device[s->res[i]]) &&
@@ -203,7 +205,7 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 			 s->phase[i] == PL_PH_OPTIMIZER &&
 			 !(s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE &&
 			   b->device[s->res[i]]))
-			class[i] = UPDATES;
+			class[i] = MAYBE;
 	}
 	return 0;
 }
@@ -301,10 +303,11 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&v, GROUPS + groups, sizeof(*v), err));
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
-	v[INPUT] = v[COMPUTES] = (struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
+	v[INPUT] = v[PAUSE] = v[COMPUTES] =
+		(struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
 	v[COMPUTES].by_rule = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
-	v[UPDATES] = (struct estimate){ .factor = (1 + b->by) / (1 + b->before), .part = PL_NONE };
-	v[UPDATES].by_rule = fabs(b->by - b->before) / 2;
+	v[MAYBE] = (struct estimate){ .factor = (1 + b->by) / (1 + b->before), .part = PL_NONE };
+	v[MAYBE].by_rule = v[PAUSE].by_rule = fabs(b->by - b->before) / 2;
 	for (uint32_t i = 0; i < groups; i++)
 		v[GROUPS + i] = estimate(b, i, rule);
 	for (size_t i = 0; i < GROUPS + groups; i++)
