@@ -52,7 +52,7 @@ predicted() {
 		echo "$2" | tr , '\n' | awk '{ print "pace", NR - 1, "speed=" $1 }'
 	) >predicted.job
 	"$BIN/replay" -q -O json predicted.job >predicted.json
-	for turn in 1 2 3; do
+	for turn in 1 2 3 4 5 6; do
 		"$run" -q -O json predicted.job >out
 		! rates || break
 	done
