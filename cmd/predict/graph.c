@@ -258,8 +258,7 @@ static int check_graph(struct pl_in *in, struct pl_err *err)
 		       ? 0
 		       : pl_fail(err, PL_EDATA,
 				 "%s: not a graph, which -O graph needs: graph(1) makes one of a "
-				 "job "
-				 "or a recording; a table is predicted without -O",
+				 "job or a recording; a table is predicted without -O",
 				 pl_in_name(in));
 }
 

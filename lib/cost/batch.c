@@ -377,7 +377,7 @@ int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b, struct
 		PL_TRY(find_other_rank(&f, err));
 	for (int backward = 0; backward < 2 && !b->passes; backward++)
 		for (size_t k = 0; k < g->n_steps && b->pass; k++)
-			if (g->step[k].number != INT64_MIN || g->n_steps == 1)
+			if (pl_graph_is_step(g, k))
 				PL_TRY(count_passes(&f, &g->shape[g->step[k].shape], backward,
 						    err));
 out:

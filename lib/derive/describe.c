@@ -415,21 +415,6 @@ struct input_thread { /* by resource */
 
 PL_COMPARATOR(by_length, struct gap, res, input, ns, node);
 
-/* Not what lies before, between or behind steps. */
-static bool is_step(const struct pl_graph *g, size_t k)
-{
-	return g->step[k].number != INT64_MIN || g->n_steps == 1;
-}
-
-static size_t count_steps(const struct pl_graph *g)
-{
-	size_t n = 0;
-
-	for (size_t k = 0; k < g->n_steps; k++)
-		n += is_step(g, k);
-	return n;
-}
-
 /* Mean duration of the node in the steps of the shape. *longer: how many of them take at least
  * `least`. */
 static pl_ns mean_of_steps(const struct pl_graph *g, const struct pl_shape *shape, uint32_t node,
@@ -439,7 +424,7 @@ static pl_ns mean_of_steps(const struct pl_graph *g, const struct pl_shape *shap
 
 	*longer = 0;
 	for (size_t k = 0; k < g->n_steps; k++) {
-		if (&g->shape[g->step[k].shape] != shape || !is_step(g, k))
+		if (&g->shape[g->step[k].shape] != shape || !pl_graph_is_step(g, k))
 			continue;
 		sum = pl_add_sat(sum, g->step[k].dur[node]);
 		*longer += g->step[k].dur[node] >= least;
@@ -473,7 +458,8 @@ static void find_waits(struct describe *d, size_t shape, const struct gap *v, si
 static void name_input(struct describe *d)
 {
 	size_t *steps; /* [resource]: with a wait */
-	size_t all = count_steps(d->g), least = all < 4 ? all - (all > 2) : all - 1 - all / 8;
+	size_t all = pl_graph_count_steps(d->g),
+	       least = all < 4 ? all - (all > 2) : all - 1 - all / 8;
 
 	if (pl_alloc(&steps, d->g->n_res, sizeof(*steps), d->err) < 0)
 		return;

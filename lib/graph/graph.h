@@ -283,6 +283,20 @@ struct pl_graph {
 	PL_GRAPH_COUNTS(PL_GRAPH_COUNT)
 #undef PL_GRAPH_COUNT
 };
+/* Is it a step, and not what lies before, between or behind steps? A graph of one part is one step.
+ */
+static inline bool pl_graph_is_step(const struct pl_graph *g, size_t k)
+{
+	return g->step[k].number != INT64_MIN || g->n_steps == 1;
+}
+static inline size_t pl_graph_count_steps(const struct pl_graph *g)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < g->n_steps; k++)
+		n += pl_graph_is_step(g, k);
+	return n;
+}
 void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);
 /* Place of the rank in g->rank, PL_NONE if it is not there. */

@@ -47,10 +47,9 @@
  * all of one version.
  *
  * Worker and server both have the weights of a reply until the next one. If that is so with all
- * servers, the bodies of a commit are slices not of U but of what the weights have become, and
- * COMMIT and SLICE name the version that they began from; each server subtracts. Both sides say in
- * HELLO and WELCOME which version they have still; UINT64_MAX is none. A commit that is sent again
- * has U.
+ * servers, the bodies of a commit are slices of the new weights, not of U. COMMIT and SLICE name
+ * the version from which these weights began, and each server subtracts it. Both sides say in HELLO
+ * and WELCOME which version they have still; UINT64_MAX is none. A commit that is sent again has U.
  *
  * Server 0 takes a commit to have arrived when all servers have their slices, which the others keep
  * in memory that outlives them. So each action can be carried out at once, whoever is killed. It

@@ -41,7 +41,7 @@ bool pl_rewrite_changes_durations(unsigned op);
 /* Is it applied to a graph alone? Other rewrites apply to the graph that it makes. */
 bool pl_rewrite_is_first(unsigned op);
 bool pl_rewrite_is_network(unsigned op); /* does it change what communication costs? */
-/* What users are told where layers are divided and nothing says what links take. */
+/* A warning: layers are divided, and the times of links are not known. */
 #define PL_REWRITE_LINKS_UNKNOWN                                                                   \
 	"tensor-parallel: the graph has no communication that shows what links take, so links of " \
 	"a common network between hosts are assumed; --topology=1x8:dgx-a100 or such says what "   \

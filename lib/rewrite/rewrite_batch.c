@@ -189,6 +189,8 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 {
 	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
 		bool host = s->role[i] == PL_RO_HOST || s->role[i] == PL_RO_GAP;
+		bool launches =
+			s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE && b->device[s->res[i]];
 
 		if (s->role[i] == PL_RO_TRANSFER && moves_samples(b, s, i))
 			PL_CHECK(comm_class(b, s, i, &class[i], err));
@@ -196,15 +198,11 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 			 (host || s->role[i] == PL_RO_COPY || s->role[i] == PL_RO_COMPUTE))
 			class[i] = s->role[i] == PL_RO_GAP && s->flags[i] & PL_NF_INFERRED ? PAUSE
 											   : INPUT;
-		else if ((s->role[i] == PL_RO_COMPUTE || s->role[i] == PL_RO_COPY) &&
-			 !(s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE &&
-			   b->device[s->res[i]]) &&
+		else if ((s->role[i] == PL_RO_COMPUTE || s->role[i] == PL_RO_COPY) && !launches &&
 			 computes_samples(b, s, i))
 			class[i] = work_class(b, s, i);
-		else if (b->sparse && s->role[i] == PL_RO_COMPUTE && s->phase &&
-			 s->phase[i] == PL_PH_OPTIMIZER &&
-			 !(s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE &&
-			   b->device[s->res[i]]))
+		else if (b->sparse && s->role[i] == PL_RO_COMPUTE && !launches && s->phase &&
+			 s->phase[i] == PL_PH_OPTIMIZER)
 			class[i] = MAYBE;
 	}
 	return 0;
@@ -234,7 +232,7 @@ static int find_error(struct batch *b, struct rw_change *c, const struct estimat
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
 
-		if (st->number == INT64_MIN && g->n_steps > 1)
+		if (!pl_graph_is_step(g, k))
 			continue;
 		for (uint32_t i = 0; i < g->shape[st->shape].n_nodes; i++) {
 			uint32_t class = c->class[st->shape][i];

@@ -21,11 +21,6 @@ struct device {
 	bool *device;			  /* [resource]: its rank computes on a device */
 };
 
-static bool is_reported(const struct pl_graph *g, const struct pl_gstep *st)
-{
-	return st->number != INT64_MIN || g->n_steps == 1;
-}
-
 /* PL_NONE: it stays. A part of a call that does not compute has no group. */
 static uint32_t class_of(const struct device *d, uint32_t shape, uint32_t i)
 {
@@ -67,7 +62,7 @@ static double common_ratio(const struct device *d, const struct rw_change *c)
 		for (uint32_t i = 0; i < d->g->shape[st->shape].n_nodes; i++) {
 			uint32_t class = c->class[st->shape][i];
 
-			if (class == PL_NONE || class < GROUPS || !is_reported(d->g, st))
+			if (class == PL_NONE || class < GROUPS || !pl_graph_is_step(d->g, k))
 				continue;
 			now += (double)st->dur[i];
 			then += (double)st->dur[i] * c->of_class[class];
@@ -89,7 +84,7 @@ static int add_errors(const struct device *d, struct rw_change *c, struct pl_err
 			bool rule = class < GROUPS;
 			double ns = (double)st->dur[i];
 
-			if (class == PL_NONE || !is_reported(d->g, st))
+			if (class == PL_NONE || !pl_graph_is_step(d->g, k))
 				continue;
 			PL_TRY(pl_rewrite_add_error(
 				&e, rule ? PL_NONE : d->ratio[class - GROUPS].part, ns,

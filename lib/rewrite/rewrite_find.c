@@ -592,7 +592,7 @@ static int find_parts(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	uint32_t n = r->n_tensors, part = 0;
-	uint8_t *between = NULL; /* [tensor]: bits of what the rank does just before it */
+	uint8_t *between = NULL; /* [tensor]: behind the one before; 1: an update, 2: forward */
 	pl_ns *made = NULL, before = INT64_MIN;
 	bool host = false; /* threads make the gradients */
 	int rc;

@@ -150,9 +150,7 @@ int pl_rewrite_devices(const struct pl_graph *g, bool **device, struct pl_err *e
 
 size_t pl_rewrite_steps(const struct pl_graph *g)
 {
-	size_t n = 0;
+	size_t n = pl_graph_count_steps(g);
 
-	for (size_t k = 0; k < g->n_steps; k++)
-		n += g->step[k].number != INT64_MIN || g->n_steps == 1;
 	return n ? n : 1;
 }

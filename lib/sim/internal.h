@@ -98,12 +98,13 @@ static inline bool edge_from_start(uint8_t type)
 	return 0x50u >> (type & 7) & 1; /* PL_E_START, PL_E_EARLY */
 }
 
-/* The mean step, or the mean period: sums over the reported steps, in order. */
 /*
+ * The mean step, or the mean period: sums over the reported steps, in order.
+ *
  * A period is the time from the end of a step to the end of the next one. The first of some steps
  * that follow one another has none, but it may be the longest. Its time is between that to the
  * start of the next one, which is less where a host runs ahead, and its length, which is more where
- * steps overlap: the mean period, or what of these is next to it.
+ * steps overlap. It is taken to be the mean period, or the nearer of these two limits.
  */
 struct sim_mean {
 	double length, period, least, most; /* least, most: of the first steps */
