@@ -9,6 +9,7 @@
  */
 #include <poll.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "comm/internal.h"
 #include "comm/mpi_lib.h"
@@ -24,6 +25,23 @@ int pl_comm_mpi_failed(const struct pl_mpi_lib *lib, const char *what, int code,
 	for (char *s = text; *s; s++)
 		*s = *s == '\n' ? ' ' : *s;
 	return pl_fail(err, PL_EIO, "%s of %s: %s", what, lib->version, text);
+}
+
+/*
+ * Did a launcher of MPI start this process? Each gives its processes variables of PMI or PMIx, or
+ * its own. Without one, MPI_Init makes a world of this process alone. Open MPI's then starts a
+ * daemon, and daemons of several processes remove one another's folders.
+ */
+static bool launched_by_mpi(void)
+{
+	static const char *const prefixes[] = { "PMI",	 "OMPI_COMM_", "SLURM_", "FLUX_",
+						"PALS_", "ALPS_",      "MV2_",	 "JSM_" };
+
+	for (char **v = environ; *v; v++)
+		for (size_t i = 0; i < PL_LEN(prefixes); i++)
+			if (!strncmp(*v, prefixes[i], strlen(prefixes[i])))
+				return true;
+	return false;
 }
 
 /* A launcher of MPICH's kind closes its connection when the first program that it started has ended
@@ -61,11 +79,22 @@ static int initialise(const struct pl_mpi_lib *lib, struct pl_err *err)
 	return 0;
 }
 
+/* As srun names what this library understands. */
+static const char *launcher_of(const struct pl_mpi_lib *lib)
+{
+	return lib->kind == PL_MPI_OPENMPI ? "pmix" : "pmi2";
+}
+
 /* Checks that the process has the same number in MPI. */
 int pl_comm_mpi_begin(const struct pl_mpi_lib *lib, int size, int rank, struct pl_err *err)
 {
 	int n = 0, r = -1, code;
 
+	if (size > 1 && !launched_by_mpi())
+		return pl_fail(err, PL_EUSAGE,
+			       "no launcher of MPI started this process: start it by the mpirun "
+			       "of %s, or by srun --mpi=%s",
+			       pl_comm_mpi_kind_name(lib->kind), launcher_of(lib));
 	PL_CHECK(initialise(lib, err));
 	code = lib->set_errhandler(lib->world, lib->errors_return);
 	if (!code)
@@ -76,7 +105,7 @@ int pl_comm_mpi_begin(const struct pl_mpi_lib *lib, int size, int rank, struct p
 			"%s sees %d rank%s where the job has %d: start it by the mpirun of %s, "
 			"or by srun --mpi=%s",
 			lib->version, n, n == 1 ? "" : "s", size, pl_comm_mpi_kind_name(lib->kind),
-			lib->kind == PL_MPI_OPENMPI ? "pmix" : "pmi2");
+			launcher_of(lib));
 	if (!code)
 		code = lib->rank(lib->world, &r);
 	if (code)

@@ -40,6 +40,10 @@ bad_library() {
 	${CC:-cc} -w -shared -fPIC -o bad.so bad.c
 }
 export PACELINE_MPI="$TMP/bad.so"
+bad_library '*got = 3'
+status 2 "ranks that no launcher of MPI started" timeout 40 "$run" -n 2 --transport=mpi tiny.job
+says 'no launcher of MPI started this process: start it by the mpirun' "... are told before MPI begins"
+export PMI_VERSION=1 # as if one had
 bad_library 'for (;;) pause()' || exit 1
 mv bad.so hangs.so
 PACELINE_MPI=$TMP/hangs.so timeout 40 "$run" -n 2 --transport=mpi --timeout=150ms tiny.job >hangs.out 2>hangs.err &
@@ -58,7 +62,7 @@ says 'PACELINE_MPI names .*nothing.so' "... is named"
 PACELINE_MPI=libz.so.1
 status 6 "another library" timeout 40 "$run" -n 2 --transport=mpi tiny.job
 says 'libz.so.1 has no MPI_' "... is told from one of MPI"
-unset PACELINE_MPI
+unset PACELINE_MPI PMI_VERSION
 status 2 "links of MPI cannot be slowed down" timeout 40 "$run" -n 2 --transport=mpi --link rate=1Gbit tiny.job
 bad_library '*got = 0'
 
