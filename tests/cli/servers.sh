@@ -10,7 +10,7 @@
 run=$BIN/run
 cd "$TMP" || exit 1
 TMPDIR=$TMP
-export TMPDIR
+export TMPDIR run
 tiny_job 32
 sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
 

@@ -2,7 +2,7 @@
  * netfault - a TCP proxy with faults: everything that comes to one port goes to another, late,
  * slowly, not at all, or until the connection is broken.
  *
- * usage: netfault LISTEN-PORT TARGET-PORT [KEY=VALUE]...
+ * usage: netfault LISTEN-PORT TARGET-PORT [KEY=VALUE]...    LISTEN-PORT 0: a free one
  *
  *     latency=MS     each block of bytes is held back so long
  *     rate=BYTES     a second, each way and connection
@@ -12,8 +12,10 @@
  *     only=N         faults only on the N-th connection (from 0)
  *     skip=N         connections before the N-th have no fault (-1: all have)
  *     slice=BYTES    at most so many pass at once
+ *     wait=1         the times count from the first byte on standard input
  *
- * "ready" on standard output says that it listens. Ends with its standard input, or when killed.
+ * "ready PORT" on standard output says where it listens. Ends with its standard input, or when
+ * killed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -53,7 +55,8 @@ struct pair {
 
 static struct pair pair[PAIRS];
 static int n_pairs;
-static double latency, rate, hole = -1, reset = -1, half = -1, only = -1, skip = -1, slice = BLOCK;
+static double latency, rate, hole = -1, reset = -1, half = -1, only = -1, skip = -1, slice = BLOCK,
+			     held;
 static int64_t start;
 
 static int64_t now_ms(void)
@@ -66,7 +69,7 @@ static int64_t now_ms(void)
 
 static bool after(const struct pair *p, double ms)
 {
-	return p->faulty && ms >= 0 && (double)(now_ms() - start) >= ms;
+	return p->faulty && ms >= 0 && held <= 0 && (double)(now_ms() - start) >= ms;
 }
 
 static void option(const char *s)
@@ -74,9 +77,9 @@ static void option(const char *s)
 	static const struct {
 		const char *name;
 		double *value;
-	} key[] = { { "latency", &latency }, { "rate", &rate },	 { "hole", &hole },
-		    { "reset", &reset },     { "half", &half },	 { "only", &only },
-		    { "skip", &skip },	     { "slice", &slice } };
+	} key[] = { { "latency", &latency }, { "rate", &rate },	  { "hole", &hole },
+		    { "reset", &reset },     { "half", &half },	  { "only", &only },
+		    { "skip", &skip },	     { "slice", &slice }, { "wait", &held } };
 
 	for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++) {
 		size_t n = strlen(key[i].name);
@@ -233,6 +236,8 @@ int main(int argc, char **argv)
 {
 	static struct pollfd f[2 + 2 * PAIRS];
 	static short ready[2 + 2 * PAIRS];
+	struct sockaddr_in a = { 0 };
+	socklen_t size = sizeof(a);
 	int door, port;
 
 	if (argc < 3) {
@@ -246,11 +251,11 @@ int main(int argc, char **argv)
 	start = now_ms();
 	door = endpoint(atoi(argv[1]), true);
 	port = atoi(argv[2]);
-	if (door < 0) {
+	if (door < 0 || getsockname(door, (struct sockaddr *)&a, &size) < 0) {
 		perror("netfault: listen");
 		return 4;
 	}
-	puts("ready");
+	printf("ready %d\n", ntohs(a.sin_port));
 	fflush(stdout);
 	for (;;) {
 		int n = n_pairs;
@@ -275,6 +280,9 @@ int main(int argc, char **argv)
 
 			if (read(0, some, sizeof(some)) <= 0)
 				return 0;
+			if (held > 0)
+				start = now_ms();
+			held = 0;
 		}
 		for (int i = 0; i < n; i++)
 			if (pair[i].open)
