@@ -103,6 +103,13 @@ static const struct advice {
 	    { [TORCH] = "memory that is kept: expandable_segments:True in "
 			"PYTORCH_CUDA_ALLOC_CONF; pin_memory of the DataLoader",
 	      [JAX] = "memory that is kept: XLA_PYTHON_CLIENT_PREALLOCATE=true" } } },
+	{ PL_VERDICT_RECOMPUTATION,
+	  "phase=recomputation",
+	  0,
+	  { "activations kept, not made again, if the memory holds them: recompute fewer layers",
+	    { [TORCH] =
+		      "activations kept, not made again, if the memory holds them: checkpoint() of "
+		      "fewer layers" } } },
 	{ PL_VERDICT_CHECKPOINT,
 	  NULL,
 	  0,

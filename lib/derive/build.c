@@ -444,13 +444,21 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 		    struct pl_err *err)
 {
 	static void (*const part[])(struct builder * b) = {
-		clamp_outliers,		begin,
-		pl_derive_ranges,	make_nodes,
-		pl_derive_tables,	pl_derive_comm,
-		pl_derive_after,	pl_derive_threads,
-		pl_derive_waits,	pl_derive_unrecorded,
-		pl_derive_link_latency, pl_derive_find_tensors,
-		pl_derive_find_memory,	drop_segments,
+		clamp_outliers,
+		begin,
+		pl_derive_ranges,
+		make_nodes,
+		pl_derive_settle_recomputation,
+		pl_derive_tables,
+		pl_derive_comm,
+		pl_derive_after,
+		pl_derive_threads,
+		pl_derive_waits,
+		pl_derive_unrecorded,
+		pl_derive_link_latency,
+		pl_derive_find_tensors,
+		pl_derive_find_memory,
+		drop_segments,
 		pl_derive_cut,
 	};
 	struct pl_err own = { 0 };

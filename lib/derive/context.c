@@ -6,8 +6,8 @@
  * ("nn.Module: Linear_0") gives the module; its path also has the modules of the ranges around it.
  * What PyTorch does for sharded parameters names their module with its whole path.
  * The phase of an operation comes from its own name, else from the operation or range around it. A
- * forward operation inside another phase is not forward: the backward pass computes again what was
- * not kept.
+ * forward operation inside another phase is not forward. In the backward pass it makes activations
+ * again that were not kept.
  *
  * The work of an operation is what it computes on tensors of which sizes and type. Products of
  * matrices take two operations for each pair of elements that meet. The first two tensors that are
@@ -545,11 +545,45 @@ uint32_t pl_derive_work(struct builder *b, const struct op *op)
 	return b->err->code ? PL_NONE : known->row;
 }
 
+/*
+ * Is the operation, of the backward pass, made so that a gradient goes through it again? PyTorch
+ * numbers the operations whose gradients are to be computed. In the backward pass these are the
+ * operations of a model that makes its activations again, or those of gradients that are
+ * themselves differentiated (create_graph). Names tell which: no gradient calls a layer of a model,
+ * and a model calls no operation of a gradient.
+ */
+static bool is_numbered(struct builder *b, const struct op *op, uint8_t says)
+{
+	static const char layers[] =
+		"aten::linear|aten::conv?d|aten::*_norm|aten::relu|aten::gelu|aten::silu|"
+		"aten::dropout|aten::embedding|aten::softmax|aten::scaled_dot_product_attention";
+	const struct pl_events *e = b->t->seg[op->seg];
+	const char *name = pl_intern_get(&e->seg.str, e->name[op->ev]);
+
+	if (!e->sequence || e->sequence[op->ev] < 0 || !strstr(name, "::") ||
+	    pl_glob("autograd::*|torch::autograd::*", name))
+		return false;
+	b->differentiates |= says == PL_PH_BACKWARD && !strncmp(name, "aten::", 6);
+	b->recomputes |= pl_glob(layers, name);
+	return says == PL_PH_UNKNOWN || says == PL_PH_FORWARD;
+}
+
 void pl_derive_phase(struct builder *b, struct op *op, uint8_t around)
 {
-	op->phase = pl_graph_phase_holds(around)
-			    ? around
-			    : phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
-	if (op->phase == PL_PH_UNKNOWN || (op->phase == PL_PH_FORWARD && around))
+	uint8_t says = pl_graph_phase_holds(around)
+			       ? around
+			       : phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
+
+	op->phase = says;
+	if (says == PL_PH_UNKNOWN || (says == PL_PH_FORWARD && around))
 		op->phase = around;
+	if (pl_graph_is_backward(around) && is_numbered(b, op, says))
+		op->phase = PL_PH_RECOMPUTATION;
+}
+
+void pl_derive_settle_recomputation(struct builder *b)
+{
+	for (uint32_t i = 0; i < b->n_nodes && (b->differentiates || !b->recomputes); i++)
+		if (b->node[i].phase == PL_PH_RECOMPUTATION)
+			b->node[i].phase = PL_PH_BACKWARD;
 }

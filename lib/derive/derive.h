@@ -23,7 +23,7 @@ struct pl_derive_opts {
 	 PL_ROLE_BIT(PL_R_ALLOC) | PL_ROLE_BIT(PL_R_ADDRESS) | PL_ROLE_BIT(PL_R_ALLOCATED) |       \
 	 PL_ROLE_BIT(PL_R_DEVICE_TYPE) | PL_ROLE_BIT(PL_R_DEVICE) | PL_ROLE_BIT(PL_R_VALUES) |     \
 	 PL_ROLE_BIT(PL_R_OP) | PL_ROLE_BIT(PL_R_FLOPS) | PL_ROLE_BIT(PL_R_MOVED) |                \
-	 PL_ROLE_BIT(PL_R_AFTER))
+	 PL_ROLE_BIT(PL_R_AFTER) | PL_ROLE_BIT(PL_R_SEQUENCE))
 /* The events that the builder needs from pl_trace_load(). */
 #define PL_DERIVE_KINDS                                                                            \
 	(~(uint64_t)0 &                                                                            \

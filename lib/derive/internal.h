@@ -252,6 +252,9 @@ struct builder {
 		struct known_work *known; /* by hash: of each hash the latest operation */
 		struct pl_derive_work rows;
 	} work;
+	/* numbered operations of the backward pass: there are layers of a model; there are
+	 * operations of gradients */
+	bool recomputes, differentiates;
 	unsigned has; /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
 	struct resource *resource; /* by resource */
 	size_t cap_resources;
@@ -458,6 +461,8 @@ const struct range *pl_derive_range_at(const struct resource *resource, struct r
 				       pl_ns t);
 /* Sets the phase of a host operation inside `around`. */
 void pl_derive_phase(struct builder *b, struct op *op, uint8_t around);
+/* Takes back the phase PL_PH_RECOMPUTATION unless it is sure. */
+void pl_derive_settle_recomputation(struct builder *b);
 /* The row of the work of a host operation, PL_NONE: its sizes were not recorded. */
 uint32_t pl_derive_work(struct builder *b, const struct op *op);
 static inline pl_ns pl_derive_time(const struct builder *b, uint32_t seg, uint32_t ev)

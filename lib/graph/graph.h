@@ -69,19 +69,22 @@ enum pl_node_role { PL_NODE_ROLES(PL_NUMBER_) PL_RO_COUNT_ };
 	X(CHECKPOINT, "checkpoint") /* these four: only where the source says so */                \
 	X(EVALUATION, "evaluation")                                                                \
 	X(COMPILATION, "compilation")                                                              \
-	X(GARBAGE, "garbage-collection")
+	X(GARBAGE, "garbage-collection")                                                           \
+	X(RECOMPUTATION, "recomputation") /* activations that the backward pass makes again */
 #define PL_NUMBER_(name, word) PL_PH_##name,
 enum pl_phase { PL_PHASES(PL_NUMBER_) PL_PH_COUNT_ };
 #undef PL_NUMBER_
 
+/* Is it part of the backward pass? */
 static inline bool pl_graph_is_backward(unsigned phase)
 {
-	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD;
+	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD ||
+	       phase == PL_PH_RECOMPUTATION;
 }
 /* Has all that is inside such a range its phase, whatever the names inside say? */
 static inline bool pl_graph_phase_holds(unsigned phase)
 {
-	return phase == PL_PH_INPUT || phase > PL_PH_OTHER;
+	return phase == PL_PH_INPUT || (phase > PL_PH_OTHER && phase < PL_PH_RECOMPUTATION);
 }
 
 /* The class of computation of an operation. */

@@ -58,7 +58,7 @@ static const char *const fill[PL_PH_COUNT_] = {
 	[PL_PH_BACKWARD] = "#b5dcd6",	 [PL_PH_INPUT_GRAD] = "#b5dcd6",
 	[PL_PH_WEIGHT_GRAD] = "#cfe8df", [PL_PH_OPTIMIZER] = "#d9cbec",
 	[PL_PH_COMM] = "#f4cda9",	 [PL_PH_INPUT] = "#eadfa9",
-	[PL_PH_OTHER] = "#eceef1",
+	[PL_PH_OTHER] = "#eceef1",	 [PL_PH_RECOMPUTATION] = "#bcd3f0",
 };
 
 /* ---- labels ---------------------------------------------------------------------------------- */

@@ -221,6 +221,7 @@ static uint8_t class_of_node(const struct pl_shape *sh, uint32_t i)
 	case PL_PH_BACKWARD:
 	case PL_PH_INPUT_GRAD:
 	case PL_PH_WEIGHT_GRAD:
+	case PL_PH_RECOMPUTATION:
 		return PL_PICTURE_BACKWARD;
 	case PL_PH_OPTIMIZER:
 		return PL_PICTURE_OPTIMIZER;

@@ -21,6 +21,7 @@
  * - imbalance: the same as slow-rank where the rank that computes most changes, or as far as it has
  *   more operations or larger ones
  * - contention: computation, as far as it takes longer beside communication than without
+ * - recomputation: activations that the backward pass makes again
  * - checkpoint, evaluation, garbage-collection, compilation: work in ranges of these names; a pause
  *   of a host thread that some steps have and most do not: a checkpoint at the end of a step, else
  *   garbage collection
@@ -51,6 +52,7 @@
 	X(GARBAGE, "garbage-collection")                                                           \
 	X(EVALUATION, "evaluation")                                                                \
 	X(COMPILATION, "compilation")                                                              \
+	X(RECOMPUTATION, "recomputation")                                                          \
 	X(OTHER, "other")
 #define PL_VERDICT_NUMBER_(name, word) PL_VERDICT_##name,
 enum pl_verdict_cause { PL_VERDICT_CAUSES(PL_VERDICT_NUMBER_) PL_VERDICT_CAUSES_ };

@@ -93,6 +93,10 @@ static inline const struct pl_shape *verdict_shape(const struct verdict_study *x
 {
 	return &x->g->shape[x->g->step[step].shape];
 }
+static inline const char *verdict_name(const struct verdict_study *x, pl_id name)
+{
+	return pl_intern_get(&x->g->str, name);
+}
 /* A study that looks at one of so many nodes looks at enough of them. It is an odd number, as jobs
  * repeat in even ones. */
 #define VERDICT_SAMPLED (1u << 17)
@@ -159,6 +163,11 @@ static inline bool pl_verdict_longer(const struct verdict_study *x, pl_ns ns, pl
 }
 /* Whose transfer it is, as struct verdict_transfers has it; INT64_MIN: not known. */
 int64_t pl_verdict_who(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node);
+
+/* ---- verdict_words.c ---- */
+/* The row of a cause. sum: memory for a time of each string of the graph. */
+void pl_verdict_describe(struct verdict_study *x, unsigned cause, pl_ns *sum,
+			 struct pl_verdict_row *row);
 
 /* ---- verdict_facts.c ---- */
 /* One pass over all nodes: rank, cell, comm, transfers, and which parts a computation covers. */

@@ -76,8 +76,7 @@ static bool computes_samples(const struct batch *b, const struct pl_shape *s, ui
 {
 	unsigned phase = s->phase ? s->phase[i] : PL_PH_UNKNOWN;
 
-	if (phase != PL_PH_FORWARD && phase != PL_PH_BACKWARD && phase != PL_PH_INPUT_GRAD &&
-	    phase != PL_PH_WEIGHT_GRAD)
+	if (phase != PL_PH_FORWARD && !pl_graph_is_backward(phase))
 		return false;
 	return !pl_work_shows_params(phase, pl_node_operator(b->x->g, s, i));
 }

@@ -514,8 +514,7 @@ static struct extent find_extent(const struct pl_graph *g, const struct pl_gstep
 			continue;
 		if (phase == PL_PH_FORWARD)
 			x.forward = pl_min_i64(x.forward, st->start[i]);
-		if (phase != PL_PH_BACKWARD && phase != PL_PH_WEIGHT_GRAD &&
-		    phase != PL_PH_INPUT_GRAD)
+		if (!pl_graph_is_backward(phase))
 			continue;
 		x.backward = pl_min_i64(x.backward, st->start[i]);
 		x.end = pl_max_i64(x.end, st->start[i]);

@@ -352,7 +352,8 @@ static pl_ns *sum_of(const struct pl_selftest *t, const struct pl_path_item *x,
 	uint32_t i = x->node;
 
 	if (sh->role[i] == PL_RO_GAP && x->ns >= LONG_GAP && sh->res[i] != PL_NONE &&
-	    !(sh->phase && sh->phase[i] > PL_PH_OTHER)) /* a pause whose reason is recorded */
+	    !(sh->phase && sh->phase[i] > PL_PH_OTHER &&
+	      pl_graph_phase_holds(sh->phase[i]))) /* a pause whose reason is recorded */
 		return t->main_thread[sh->res[i]] ? &out->unrecorded : &out->idle;
 	if (is_alone(t, st, i))
 		return &out->alone;

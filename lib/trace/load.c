@@ -80,6 +80,7 @@ static const struct column {
 	COLUMN(AFTER, TEXTS, after),
 	COLUMN(FLOPS, NUMBERS, flops),
 	COLUMN(MOVED, NUMBERS, moved),
+	COLUMN(SEQUENCE, NUMBERS, sequence),
 };
 
 /* The place of the array of a column. */

@@ -47,7 +47,8 @@ static const char *const roles[] = { PL_TRACE_ROLES(WORD) };
 	KEY("operator", PL_R_OP, STR)                                                              \
 	KEY("flops", PL_R_FLOPS, INT)                                                              \
 	KEY("bytes moved", PL_R_MOVED, INT)                                                        \
-	KEY("comes after", PL_R_AFTER, STR)
+	KEY("comes after", PL_R_AFTER, STR)                                                        \
+	KEY("Sequence number", PL_R_SEQUENCE, INT)
 #define AS_ROW(key, role, types) { key, role, types },
 #define AS_KEY(key, role, types) [role] = key,
 

@@ -144,11 +144,12 @@ struct pl_track {
 	X(RESERVED, "reserved")                                                                    \
 	X(DEVICE_TYPE, "device_type")                                                              \
 	X(DEVICE, "device")                                                                        \
-	X(VALUES, "values") /* of its arguments that are no tensors: JSON, a list of texts */      \
-	X(OP, "op")	    /* the operator, where the name does not say it: string */             \
-	X(FLOPS, "flops")   /* floating-point operations */                                        \
-	X(MOVED, "moved")   /* bytes that it reads and writes */                                   \
-	X(AFTER, "after")   /* names of operations that it comes after: string, with blanks */
+	X(VALUES, "values")	/* of its arguments that are no tensors: JSON, a list of texts */  \
+	X(OP, "op")		/* the operator, where the name does not say it: string */         \
+	X(FLOPS, "flops")	/* floating-point operations */                                    \
+	X(MOVED, "moved")	/* bytes that it reads and writes */                               \
+	X(AFTER, "after")	/* names of operations that it comes after: string, with blanks */ \
+	X(SEQUENCE, "sequence") /* of an operation whose gradient is to be computed: its number */
 #define PL_ROLE_ID(name, word) PL_R_##name,
 enum pl_role { PL_TRACE_ROLES(PL_ROLE_ID) PL_R_COUNT_ };
 #undef PL_ROLE_ID
@@ -159,7 +160,7 @@ const char *pl_trace_role_name(unsigned role);
  * of an argument there, exporters the key of a role without one, and the reader the roles of old
  * streams, whose format did not have them.
  */
-#define PL_ROLE_KEYS 36 /* rows of the table */
+#define PL_ROLE_KEYS 37 /* rows of the table */
 /* The role of argument `key` with a value of this type (PL_V_COUNT_: any); PL_R_ARG: no role. */
 unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type);
 const char *pl_trace_role_key(unsigned role); /* the usual key, or the role's name */
@@ -420,7 +421,7 @@ struct pl_events {
 	int64_t *step; /* INT64_MIN: none, as in all of these */
 	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external, *channel, *of;
 	int64_t *record, *stream, *wait_stream, *wait_corr, *wait_event;
-	int64_t *alloc, *address, *allocated, *device_type, *device, *flops, *moved;
+	int64_t *alloc, *address, *allocated, *device_type, *device, *flops, *moved, *sequence;
 	pl_id *group, *coll, *cat, *dims, *types, *values, *op,
 		*after; /* strings of seg; PL_NONE */
 };

@@ -90,6 +90,51 @@ static void one_step(void)
 	end_trace();
 }
 
+static void numbered(uint32_t s, pl_id t, const char *name, pl_ns from, pl_ns to)
+{
+	number(s, ev(s, PL_K_HOST_OP, t, name, from, to, 0), from);
+}
+
+/* A backward pass that makes activations again, or one whose gradients are differentiated. */
+static void recomputation(bool layers, bool gradients)
+{
+	uint32_t s;
+	pl_id h, t, d;
+	unsigned want = layers && !gradients ? PL_PH_RECOMPUTATION : PL_PH_BACKWARD;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	t = track(s, 0, -1, "101");
+	d = track(s, 0, 7, "7");
+	step(s, h, 1, 0, 1000);
+	numbered(s, h, "aten::linear", 30, 100);
+	ev(s, PL_K_HOST_OP, t, "autograd::engine::evaluate_function: ReluBackward0", 300, 500, 0);
+	numbered(s, t, "ReluBackward0", 305, 495);
+	numbered(s, t, layers ? "aten::linear" : "aten::mm", 310, 350);
+	ev(s, PL_K_HOST_OP, t, "aten::addmm", 315, 340, 0);
+	ev(s, PL_K_RUNTIME, t, "cudaLaunchKernel", 320, 325, 1);
+	ev(s, PL_K_KERNEL, d, "again", 330, 380, 1);
+	numbered(s, t, "own::attention_forward", 360, 380);
+	if (gradients)
+		numbered(s, t, "aten::threshold_backward", 390, 400);
+	ev(s, PL_K_HOST_OP, t, "aten::threshold_backward", 410, 450, 0);
+	ev(s, PL_K_HOST_OP, t, "aten::mm", 460, 470, 0);
+	if (!ok(build(), "a step with numbered operations builds"))
+		return;
+	ok(is_in(node("aten::linear", PL_RO_HOST, 30), PL_PH_FORWARD, NULL),
+	   "in the forward pass they say nothing");
+	ok(is_in(node("aten::addmm", PL_RO_HOST, 315), want, NULL), "in the backward pass: %s",
+	   pl_graph_phase_name(want));
+	ok(is_in(node("again", PL_RO_COMPUTE, 330), want, NULL), "and what they launch");
+	ok(is_in(node("own::attention_forward", PL_RO_HOST, 360), want, NULL),
+	   "operations of other libraries, too");
+	ok(is_in(node("aten::threshold_backward", PL_RO_HOST, 410), PL_PH_BACKWARD, NULL) &&
+		   is_in(node("aten::mm", PL_RO_HOST, 460), PL_PH_BACKWARD, NULL),
+	   "what has no number is the gradient");
+	end_trace();
+}
+
 /* A forward pass behind the optimiser, which nothing but its range calls forward. */
 static void evaluation(void)
 {
@@ -446,6 +491,9 @@ int main(void)
 	one_step();
 	several_passes();
 	evaluation();
+	recomputation(true, false);
+	recomputation(true, true);
+	recomputation(false, false);
 	other_sizes();
 	return done_testing();
 }

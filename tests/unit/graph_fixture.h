@@ -127,6 +127,19 @@ static inline void inputs(uint32_t seg, uint32_t e, const char *dims, const char
 	x->types[e] = string(seg, types);
 }
 
+/* Event e, an operation, has the number that PyTorch gives one whose gradient is to be computed. */
+static inline void number(uint32_t seg, uint32_t e, int64_t n)
+{
+	struct pl_events *x = trace.seg[seg];
+
+	if (!x->sequence) {
+		x->sequence = need(MAX_EV, sizeof(*x->sequence));
+		for (size_t i = 0; i < MAX_EV; i++)
+			x->sequence[i] = INT64_MIN;
+	}
+	x->sequence[e] = n;
+}
+
 static inline void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64_t end_us)
 {
 	trace.seg[seg]->step[ev(seg, PL_K_STEP, on, "ProfilerStep", start_us, end_us, 0)] = number;
