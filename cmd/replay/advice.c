@@ -157,6 +157,12 @@ static const struct words fewer_pauses = {
 	{ [TORCH] = "if Python took half the time between operations: torch.compile, or fewer and "
 		    "larger operations" }
 };
+/* What PyTorch calls where oneDNN has no kernel for a convolution. */
+static const struct words slow_convolution = {
+	"if computation took half the time: this processor has no fast kernel for these "
+	"convolutions; it may have one for float32 (no autocast), or for other shapes",
+	{ 0 }
+};
 /* Numbers of 16 bits get no smaller by a setting. */
 static const struct words gradients_of_halves = {
 	"half the communication: gradients, which have 16 bits already, in every second step, or a "
@@ -198,7 +204,7 @@ static const struct words *what_to_do(const struct report *r, const struct advic
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
 		return &contention_on_hosts;
 	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)
-		return &host_computation;
+		return strstr(v->where, "aten::_slow_conv") ? &slow_convolution : &host_computation;
 	if (a->cause == PL_VERDICT_COMPUTE && halves)
 		return &computation_of_halves;
 	if (a->cause == PL_VERDICT_EXPOSED && halves)

@@ -270,6 +270,44 @@ plant compiler compilation '' cause=compilation ms=50
 plant recompiling compilation 'rank 0' cause=compilation ms=70 who=0
 echo "# $right right"
 
+# ---- on hosts: activations that are made again; a convolution without a kernel -------------------------------
+# host NAME OPERATION...: a process of PyTorch with three steps; OPERATION: name, us, and its number in PyTorch if it has one, of the
+# backward pass
+host() {
+	mkdir "$TMP/$1"
+	name=$1
+	shift
+	printf '%s\n' "$@" | awk '
+		function put(name, dur, args) {
+			printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{%s}}", comma, cat, name, at, dur, args
+			comma = ",\n"
+		}
+		{ op[++n] = $1; us[n] = $2; number[n] = $3; all += $2 }
+		END {
+			print "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":0,\"world_size\":1},\"traceEvents\":["
+			for (step = 1; step <= 3; step++) {
+				cat = "user_annotation"; put("ProfilerStep#" step, all + 21000, "")
+				cat = "cpu_op"; at += 100; put("aten::linear", 19000, "\"Sequence number\":1")
+				at += 20000; put("autograd::engine::evaluate_function: ReluBackward0", all + 400, "\"Sequence number\":1,\"Fwd thread id\":1")
+				at += 100
+				for (i = 1; i <= n; i++) { put(op[i], us[i], number[i] ? "\"Sequence number\":" number[i] : ""); at += us[i] }
+				at += 800
+			}
+			print "]}"
+		}' >"$TMP/$name/rank0.json"
+}
+host again 'aten::linear 15000 7' 'aten::relu 5000 8' 'aten::threshold_backward 20000' 'aten::mm 20000'
+first again recomputation aten::linear
+"$BIN/replay" -q "$TMP/again" | tr -s ' \n' ' ' >"$TMP/out"
+holds "$TMP/out" 'recomputation 2[0-9] %: activations that the backward pass makes again, most of it aten::linear' "... it says what"
+holds "$TMP/out" "would help: -2[0-9.]* % ([^)]*): activations kept, .* (--what-if 'scale phase=recomputation by 0')" "... and what it costs"
+host twice 'aten::linear 15000 7' 'aten::relu 5000 8' 'aten::threshold_backward 20000 9' 'aten::mm 20000'
+"$BIN/replay" -q --no-worth -O json "$TMP/twice" >"$TMP/out"
+check "gradients that are differentiated are no recomputation" no grep -q recomputation "$TMP/out"
+host fallback 'aten::_slow_conv2d_backward 90000'
+"$BIN/replay" -q "$TMP/fallback" | tr -s ' \n' ' ' >"$TMP/out"
+holds "$TMP/out" 'this processor has no fast kernel for these convolutions' "a convolution without a kernel is told"
+
 # ---- steps that overlap: a host that runs ahead ---------------------------------------------------
 number() {
 	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$2"
