@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ddp_train import Block, mlp
 
@@ -593,6 +594,37 @@ class Played(DDP):
         return self.x[:32], self.y[:32]
 
 
+class Remade(nn.Module):
+    """A block whose activations the backward pass makes again."""
+
+    def __init__(self, block, reentrant):
+        super().__init__()
+        self.block, self.reentrant = block, reentrant
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=self.reentrant)
+
+
+class Recomputed(DDP):
+    """Activation checkpointing of all blocks under DDP."""
+    changes = {"keep-activations": ["remove phase=recomputation"]}
+    reentrant = False
+    framework = None
+
+    def network(self):
+        net = super().network()
+        if self.change == "keep-activations":
+            return net
+        return nn.Sequential(*[Remade(m, self.reentrant)
+                               if isinstance(m, Block) else m for m in net])
+
+
+class RecomputedReentrant(Recomputed):
+    """The older way, a backward pass within the backward pass."""
+    reentrant = True
+    options = {"static_graph": True}
+
+
 class Taught(DDP):
     """DDP of a network that learns from a larger one."""
     changes = HALF | SLOW
@@ -948,6 +980,7 @@ KINDS = {
     "fsdp2-link": FSDP2Link, "fsdp2-tokens": FSDP2Tokens,
     "fsdp2-accumulate": FSDP2Accumulate, "hsdp": HybridShards, "zero2": Zero2,
     "recurrent": Recurrent, "game": Played, "taught": Taught,
+    "recompute": Recomputed, "recompute-reentrant": RecomputedReentrant,
     "fsdp1": FSDP1, "fsdp1-whole": FSDP1Whole,
     "fsdp-tp": ShardedTensors, "tp": TensorParallel,
     "gpipe": GPipe, "gpipe-link": GPipeLink, "1f1b": OneFOneB,

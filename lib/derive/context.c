@@ -550,7 +550,8 @@ uint32_t pl_derive_work(struct builder *b, const struct op *op)
  * numbers the operations whose gradients are to be computed. In the backward pass these are the
  * operations of a model that makes its activations again, or those of gradients that are
  * themselves differentiated (create_graph). Names tell which: no gradient calls a layer of a model,
- * and a model calls no operation of a gradient.
+ * and a model calls no operation of a gradient. The light mode records the calls of modules:
+ * "Linear.forward".
  */
 static bool is_numbered(struct builder *b, const struct op *op, uint8_t says)
 {
@@ -560,6 +561,8 @@ static bool is_numbered(struct builder *b, const struct op *op, uint8_t says)
 	const struct pl_events *e = b->t->seg[op->seg];
 	const char *name = pl_intern_get(&e->seg.str, e->name[op->ev]);
 
+	if (says == PL_PH_FORWARD && pl_glob("*.forward", name))
+		return b->recomputes = true;
 	if (!e->sequence || e->sequence[op->ev] < 0 || !strstr(name, "::") ||
 	    pl_glob("autograd::*|torch::autograd::*", name))
 		return false;

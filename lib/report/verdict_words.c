@@ -452,7 +452,8 @@ void pl_verdict_describe(struct verdict_study *x, unsigned cause, pl_ns *sum,
 		.share = x->path->length ? (double)x->ns[cause] / (double)x->path->length : 0
 	};
 	module = top_string(x, from, offsetof(struct verdict_part, module), sum, &of);
-	if (module != PL_NONE && 2 * of > of_name && cause != PL_VERDICT_EXPOSED)
+	if (module != PL_NONE && 2 * of > of_name && cause != PL_VERDICT_EXPOSED &&
+	    cause != PL_VERDICT_RECOMPUTATION)
 		name = module;
 	phase = top_phase(x, from, -1, cause == PL_VERDICT_COMPUTE ? name : PL_NONE);
 	/* kernels: without the list of arguments */

@@ -119,6 +119,8 @@ static void recomputation(bool layers, bool gradients)
 	if (gradients)
 		numbered(s, t, "aten::threshold_backward", 390, 400);
 	ev(s, PL_K_HOST_OP, t, "aten::threshold_backward", 410, 450, 0);
+	if (layers)
+		ev(s, PL_K_HOST_OP, t, "Linear.forward", 451, 459, 0);
 	ev(s, PL_K_HOST_OP, t, "aten::mm", 460, 470, 0);
 	if (!ok(build(), "a step with numbered operations builds"))
 		return;
@@ -129,6 +131,8 @@ static void recomputation(bool layers, bool gradients)
 	ok(is_in(node("again", PL_RO_COMPUTE, 330), want, NULL), "and what they launch");
 	ok(is_in(node("own::attention_forward", PL_RO_HOST, 360), want, NULL),
 	   "operations of other libraries, too");
+	ok(!layers || is_in(node("Linear.forward", PL_RO_HOST, 451), want, NULL),
+	   "calls of modules, too");
 	ok(is_in(node("aten::threshold_backward", PL_RO_HOST, 410), PL_PH_BACKWARD, NULL) &&
 		   is_in(node("aten::mm", PL_RO_HOST, 460), PL_PH_BACKWARD, NULL),
 	   "what has no number is the gradient");
