@@ -1,5 +1,6 @@
 /*
- * Do steps get longer and longer, as when a machine gets hot or something else begins to use it?
+ * Do steps get longer and longer, as when a machine gets hot or something else begins to use it? Do
+ * they differ because their work does?
  *
  * Steps of unlike work, as of sequences of unlike length, have unlike lengths. So two kinds of
  * operations are told apart: those that all steps have equally often, with the same name and the
@@ -13,10 +14,12 @@
 #include "program.h"
 #include "sim/straggler_typical.h"
 
-#define DRIFT_STEPS  4	     /* fewer show no drift */
-#define SIZES	     0.1     /* of the time of operations: so much has sizes if they are recorded */
-#define SAME	     0.1     /* of that time: so much must be of the same work */
-#define EXPLAINS     0.5     /* of the growth of the steps */
+#define DRIFT_STEPS  4	 /* fewer show no drift */
+#define SIZES	     0.1 /* of the time of operations: so much has sizes if they are recorded */
+#define SAME	     0.1 /* of that time: so much must be of the same work */
+#define EXPLAINS     0.5 /* of the growth of the steps */
+#define UNLIKE	     0.1 /* standard deviation of steps, by their mean: so much is looked into ... */
+#define LEFT	     0.5     /* ... and so much of it is left at most without unlike work */
 #define MOST_RECORDS 4000000 /* a limit of memory; steps of more operations are compared whole */
 
 struct record { /* an operation that computes */
@@ -66,6 +69,23 @@ static bool explains(const struct drift *d, const double *length, size_t steps)
 	halves(length, steps, &first[0], &last[0]);
 	halves(d->other, steps, &first[1], &last[1]);
 	return (last[1] - first[1]) / d->r->g.n_ranks >= EXPLAINS * (last[0] - first[0]);
+}
+
+/* The standard deviation of n numbers by the mean of all lengths; less: what is taken from each. */
+static double deviation(const double *ns, const double *less, double by, size_t n)
+{
+	double sum = 0, squares = 0, mean = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double x = ns[i] - (less ? less[i] / by : 0);
+
+		sum += x;
+		squares += x * x;
+		mean += ns[i] / (double)n;
+	}
+	return mean > 0 ? sqrt(fmax(squares / (double)n - sum * sum / (double)n / (double)n, 0)) /
+				  mean
+			: 0;
 }
 
 static int note_step(struct drift *d, size_t k, uint32_t step, struct pl_err *err)
@@ -134,7 +154,7 @@ int find_drift(const struct report *r, double least, double *factor, bool *unlik
 	       struct pl_err *err)
 {
 	struct drift d = { .r = r };
-	double *length = NULL, same = 0, grows = 0;
+	double *length = NULL, same = 0, grows = 0, scatter;
 	size_t steps;
 	int rc;
 
@@ -143,14 +163,17 @@ int find_drift(const struct report *r, double least, double *factor, bool *unlik
 	for (size_t i = 0; i < r->n_steps; i++)
 		length[i] = (double)r->step[i].replayed;
 	*factor = growth(length, r->n_steps);
-	if (*factor < least)
+	scatter = deviation(length, NULL, 1, r->n_steps);
+	if (*factor < least && scatter < UNLIKE)
 		goto out;
 	PL_TRY(add_same(&d, &steps, err));
 	for (size_t i = 0; i < steps; i++)
 		same += d.same[i];
 	if (steps && same >= SAME * (d.by_sizes ? d.sized : d.all))
 		grows = growth(d.same, steps);
-	*unlike = grows < least && steps == r->n_steps && explains(&d, length, steps);
+	if (steps == r->n_steps && grows < least)
+		*unlike = (*factor >= least && explains(&d, length, steps)) ||
+			  deviation(length, d.other, (double)r->g.n_ranks, steps) <= LEFT * scatter;
 	if (grows >= least || *unlike)
 		*factor = grows;
 out:

@@ -213,7 +213,7 @@ static void judge_steps(struct report *r)
 	mean = sum / (double)n;
 	half = pl_selftest_half(sqrt(fmax(squares - sum * mean, 0) / (double)(n - 1)), n);
 	if (half >= LOW * mean)
-		because(&r->trust, TRUST_MEDIUM,
+		because(&r->trust, r->trust.unlike_work ? TRUST_HIGH : TRUST_MEDIUM,
 			"%zu %s, which take %.0f to %.0f %% of their mean, are too few: record "
 			"more steps",
 			n, r->overlap ? "periods of steps" : "steps", 100 * least / mean,
