@@ -494,11 +494,12 @@ static bool has_samples(const struct pl_shape *s, uint32_t i, bool trains)
 	       (!trains && phase != PL_PH_OPTIMIZER && is_work(s, i));
 }
 
-/* No rank needs samples for a barrier: what comes before it is something else. */
-static bool is_barrier(const struct describe *d, const struct pl_shape *s, uint32_t i)
+/* No rank needs samples for a barrier, nor to receive what the stage before it sends: what comes
+ * before is something else. */
+static bool needs_no_samples(const struct describe *d, const struct pl_shape *s, uint32_t i)
 {
 	return s->phase[i] == PL_PH_COMM && s->role[i] != PL_RO_GAP &&
-	       strstr(pl_intern_get(&d->g->str, s->name[i]), "barrier");
+	       pl_glob("*barrier*|*recv*", pl_intern_get(&d->g->str, s->name[i]));
 }
 
 /* `last`: see describe_nodes(). Ranks whose input was recorded need no guess. */
@@ -528,7 +529,7 @@ static void find_input(struct describe *d, const struct pl_shape *s, const struc
 		if (s->phase[i] == PL_PH_OPTIMIZER ||
 		    (s->role[i] == PL_RO_MARK && s->flags[i] & PL_NF_STEP_BEGIN))
 			x->open = true, x->since = n;
-		else if (x->open && is_barrier(d, s, i))
+		else if (x->open && needs_no_samples(d, s, i))
 			for (; x->since < n; x->since++)
 				v[x->since].input &= v[x->since].res != s->res[i];
 		else if (has_samples(s, i, last[r] != INT64_MIN))

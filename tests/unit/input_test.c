@@ -8,8 +8,9 @@
 
 #define STEPS 4
 
-static int paused = STEPS; /* so many steps have the pause */
-static bool outside;	   /* there is work before and behind the steps */
+static int paused = STEPS;   /* so many steps have the pause */
+static bool outside;	     /* there is work before and behind the steps */
+static const char *receives; /* an operation of the end of the pause; NULL: none */
 
 static const char multiple[] = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 static const char single[] = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
@@ -44,6 +45,8 @@ static bool job(const char *reader, int64_t reading, int64_t pause)
 		step(s, h, n, at, at + length);
 		if (reader)
 			ev(s, PL_K_DATA, h, reader, at, at + reading, 0);
+		if (receives)
+			ev(s, PL_K_HOST_OP, h, receives, go - 1, go + 1, 0);
 		ev(s, PL_K_HOST_OP, h, "aten::linear", go + 2, go + 102, 0);
 		ev(s, PL_K_HOST_OP, h, "autograd::engine::evaluate_function: MmBackward0", go + 104,
 		   go + 204, 0);
@@ -113,6 +116,24 @@ static void some_steps(void)
 	}
 	paused = STEPS;
 	outside = false;
+}
+
+/* A stage of a pipeline gets its input from the stage before. */
+static void stage(void)
+{
+	static const struct {
+		const char *name;
+		int64_t waits;
+	} c[] = { { "c10d::recv_", 0 }, { "c10d::barrier", 0 }, { "c10d::broadcast_", 1 } };
+
+	for (size_t i = 0; i < PL_LEN(c); i++) {
+		receives = c[i].name;
+		if (job(NULL, 0, 400))
+			ok(count("waiting for input") == c[i].waits, "a pause before %s",
+			   c[i].name);
+		end_trace();
+	}
+	receives = NULL;
 }
 
 static void generator(void)
@@ -271,6 +292,7 @@ int main(void)
 {
 	generator();
 	some_steps();
+	stage();
 	loader_workers();
 	number_of_workers();
 	sizes();
