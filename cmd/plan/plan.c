@@ -141,6 +141,18 @@ static bool has_sizes(const struct pl_graph *g)
 	return false;
 }
 
+/* The file without its folders; of several, the first one with its folder, which tells jobs apart.
+ */
+static const char *base_of(const struct pl_inputs *in)
+{
+	const char *name = pl_inputs_name(&in->v[0]), *at = name + strlen(name);
+	int parts = in->n > 1 ? 2 : 1;
+
+	while (at > name && (at[-1] != '/' || --parts))
+		at--;
+	return at;
+}
+
 static int search(const struct config *c, struct pl_graph *g, struct pl_pool *pool,
 		  const char *name, struct pl_plan *p, struct pl_err *err)
 {
@@ -174,7 +186,6 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 	cost.predictor = predictor;
 	PL_TRY(choose_steps(c, g, &o.noise, err));
 	pl_progress("searching");
-	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	PL_TRY(pl_dup(&p->arena, &p->base, name, err));
 	PL_TRY(pl_buf_put(&p->provenance, g->provenance.p, g->provenance.n, err));
 	rc = pl_search(g, &cost, &o, p, err);
@@ -226,7 +237,7 @@ static int load_graph(const struct config *c, struct pl_inputs *in, struct pl_po
 	} else {
 		PL_TRY(pl_inputs_graph(in, &o, &g, err));
 	}
-	rc = search(c, &g, pool, pl_inputs_name(&in->v[0]), p, err);
+	rc = search(c, &g, pool, base_of(in), p, err);
 	if (rc < 0 && rc != PL_EUSAGE)
 		pl_wrap(err, "%s", pl_inputs_all(in));
 out:
