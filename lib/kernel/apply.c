@@ -130,6 +130,15 @@ static void set_interval(struct applier *a, struct block *b, uint32_t device,
 	t->hi_ns = t->ns * e->high[bin];
 }
 
+/* The offset of an operation that has few samples. */
+static double beyond_family(const struct applier *a, const struct part *p,
+			    const struct pl_sample *x)
+{
+	uint32_t op = a->op[x->k.op];
+
+	return p->op == PL_NONE && op != PL_NONE && a->m->of_family ? a->m->of_family[op] : 0;
+}
+
 /* The times of a block, from what is learned. */
 static void finish_block(struct applier *a, struct block *b)
 {
@@ -142,7 +151,8 @@ static void finish_block(struct applier *a, struct block *b)
 		uint32_t d = a->device[a->v[b->at[i]].device];
 		bool known = d != PL_NONE && !isnan(p->device_floor[d]);
 
-		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0));
+		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) +
+				beyond_family(a, p, &a->v[b->at[i]]));
 		t->ns = (a->m->learner->bounds ? t->floor_ns + t->ns : 1) * t->factor;
 		set_interval(a, b, known ? d : PL_NONE, t);
 	}

@@ -5,7 +5,8 @@
  * take that long. Then comes the choice of tiles. Then the trees learn the factor
  * log(time / (floor + bound)) from the features of all devices together. Last comes the offset of
  * each device: the median of the errors that are left. A device that was not measured has the
- * median floor and no offset.
+ * median floor and no offset. Operations of few samples have the part of their family, and an
+ * offset of their own.
  *
  * O(samples * rounds) for each part.
  */
@@ -36,6 +37,7 @@ void pl_kernel_model_free(struct pl_kernel_model *m)
 		part_fini(m, &m->part[i]);
 	pl_free(m->part);
 	pl_free(m->adapted);
+	pl_free(m->of_family);
 	pl_device_fini(&m->devices);
 	pl_intern_fini(&m->op);
 	pl_free(m);
@@ -384,6 +386,55 @@ static int add_parts(struct fitter *f, const bool *use, struct pl_err *err)
 	return rc;
 }
 
+/*
+ * What an operation of few samples has beyond its family: the median of log(measured / predicted).
+ * It counts as if PRIOR_SAMPLES more had shown no difference.
+ */
+#define PRIOR_SAMPLES 4
+
+static int find_few(struct fitter *f, const bool *use, struct pl_err *err)
+{
+	struct pl_kernel_model *m = f->m;
+	struct pl_sample *v = NULL;
+	struct pl_kernel_time *t = NULL;
+	double *left = NULL;
+	size_t *n = NULL, *at = NULL, all = 0; /* samples of an operation, and where they begin */
+	int rc;
+
+	PL_TRY(pl_alloc(&n, m->op.n + 1, sizeof(*n), err));
+	PL_TRY(pl_alloc(&at, m->op.n + 1, sizeof(*at), err));
+	for (size_t i = 0; i < f->s->n; i++)
+		n[f->s->v[i].k.op] += (!use || use[i]) && is_usable(&f->s->v[i]);
+	for (pl_id op = 0; op < m->op.n; op++) {
+		at[op] = all;
+		all += n[op] < ENOUGH ? n[op] : 0;
+	}
+	PL_TRY(pl_alloc(&v, all + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&t, all + 1, sizeof(*t), err));
+	PL_TRY(pl_alloc(&left, all + 1, sizeof(*left), err));
+	for (size_t i = 0; i < f->s->n; i++) {
+		const struct pl_sample *x = &f->s->v[i];
+
+		if (n[x->k.op] < ENOUGH && (!use || use[i]) && is_usable(x))
+			v[at[x->k.op]++] = *x;
+	}
+	PL_TRY(pl_kernel_apply(m, f->s, v, all, t, err));
+	PL_TRY(pl_alloc(&m->of_family, m->op.n + 1, sizeof(*m->of_family), err));
+	for (size_t i = 0; i < all; i++)
+		left[i] = log((double)v[i].ns / t[i].ns);
+	for (pl_id op = 0; op < m->op.n; op++)
+		if (n[op] && n[op] < ENOUGH)
+			m->of_family[op] = pl_median_double(left + at[op] - n[op], n[op]) *
+					   (double)n[op] / (double)(n[op] + PRIOR_SAMPLES);
+out:
+	pl_free(n);
+	pl_free(at);
+	pl_free(v);
+	pl_free(t);
+	pl_free(left);
+	return rc;
+}
+
 /* The model has the names and the devices of the samples, in their order. */
 static int take_names(struct pl_kernel_model *m, const struct pl_samples *s, struct pl_err *err)
 {
@@ -429,6 +480,8 @@ static int fit(const struct pl_samples *s, const bool *use, const struct pl_kern
 				       .op = PL_NONE, .family = only->family, .type = only->type },
 			       err)
 		    : add_parts(&f, use, err));
+	if (!only)
+		PL_TRY(find_few(&f, use, err));
 	if (o->intervals && !only)
 		rc = pl_kernel_find_intervals(m, s, use, o, err);
 out:

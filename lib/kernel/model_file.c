@@ -1,6 +1,7 @@
 /*
  * Cost models as files, paceline-costmodel(5): blocks HEAD (learner, schema, rates, intervals of
- * all parts), PROV, DEVS, OPER (names of operations), PART (each a part), TOTL.
+ * all parts), PROV, DEVS, OPER (names of operations), FEWS (offsets of operations without a part),
+ * PART (each a part), TOTL.
  */
 #include "io/blocks.h"
 #include "io/record.h"
@@ -9,6 +10,7 @@
 #define B_HEAD	      PL_FOURCC('H', 'E', 'A', 'D')
 #define B_DEVS	      PL_FOURCC('D', 'E', 'V', 'S')
 #define B_OPER	      PL_FOURCC('O', 'P', 'E', 'R')
+#define B_FEWS	      PL_FOURCC('F', 'E', 'W', 'S')
 #define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
 #define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
 #define BLOCK_VERSION 3
@@ -216,6 +218,10 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 	PL_TRY(pl_container_writer_put(w, B_DEVS, BLOCK_VERSION, (uint32_t)m->devices.n, &b, err));
 	PL_TRY(pl_container_writer_put_strings(w, B_OPER, BLOCK_VERSION, &m->op, 0, STRINGS_MAX,
 					       err));
+	for (size_t i = 0; m->of_family && i < m->op.n; i++)
+		pl_io_put_f64(&b, m->of_family[i]);
+	if (m->of_family)
+		PL_TRY(pl_container_writer_put(w, B_FEWS, BLOCK_VERSION, m->op.n, &b, err));
 	for (size_t i = 0; i < m->n_parts; i++) {
 		put_part(&b, m, &m->part[i]);
 		PL_TRY(pl_container_writer_put(w, B_PART, BLOCK_VERSION, 1, &b, err));
@@ -287,6 +293,20 @@ static int get_ops(void *arg, const struct pl_block *b, struct pl_cur *c, struct
 	return pl_record_get_strings(c, b->count, &((struct reader *)arg)->m->op, err);
 }
 
+static int get_few(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_kernel_model *m = ((struct reader *)arg)->m;
+
+	if (m->of_family || b->count != m->op.n)
+		return pl_fail(err, PL_EDATA, "the offsets of operations are not valid");
+	PL_CHECK(pl_alloc(&m->of_family, m->op.n + 1, sizeof(*m->of_family), err));
+	for (uint32_t i = 0; i < b->count; i++) {
+		m->of_family[i] = pl_io_get_f64(c);
+		c->bad |= !(fabs(m->of_family[i]) < 100);
+	}
+	return c->bad ? pl_record_get_short(err) : 0;
+}
+
 static int add_part(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
 	struct reader *r = arg;
@@ -315,11 +335,9 @@ static int get_totals(void *arg, const struct pl_block *b, struct pl_cur *c, str
 		       : 0;
 }
 
-static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },
-					       { B_DEVS, get_devices },
-					       { B_OPER, get_ops },
-					       { B_PART, add_part },
-					       { B_TOTL, get_totals } };
+static const struct pl_blocks_part parts[] = { { B_HEAD, get_head }, { B_DEVS, get_devices },
+					       { B_OPER, get_ops },  { B_FEWS, get_few },
+					       { B_PART, add_part }, { B_TOTL, get_totals } };
 static const struct pl_blocks_form form = { .what = "model",
 					    .remedy = "train it again",
 					    .kind = PL_KIND_MODEL,

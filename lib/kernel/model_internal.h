@@ -83,6 +83,9 @@ struct pl_kernel_model {
 	const struct kernel_learner *learner;
 	struct part *part;
 	size_t n_parts, cap_parts;
+	/* [operation]: of one without a part, log(measured / what the part of its family predicts);
+	 * 0: it was not measured. NULL: all 0. */
+	double *of_family;
 	struct spread known, other; /* of all parts together */
 	/* [device]: of one to which the model was adapted; n 0: none */
 	struct quantiles *adapted;

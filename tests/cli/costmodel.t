@@ -69,6 +69,21 @@ below() {
 	awk -v a="$1" -v b="$2" 'BEGIN { print "# " a " < " b; exit !(a < b) }'
 }
 
+# ---- an operation of few measurements ----------------------------------------------------------------
+# gelu takes three times as long as relu, of which there are many
+gelu() { awk -F , -v every="$1" 'BEGIN { OFS = "," } NR == 1 { print } $1 == "relu" && !(n++ % every) { $1 = "gelu"; $2 *= 3; print }' "$2"; }
+for d in one two three four; do
+	gelu $((rows / 10)) $d.csv >few.$d.csv
+done
+gelu 1 five.csv >gelu.csv
+status 0 "some measurements of an operation that is unlike its family" \
+	p --train --no-intervals --schema=neusight one.csv two.csv three.csv four.csv few.*.csv -o few.model
+status 0 "... are enough" p --eval -m few.model --schema=neusight -O csv gelu.csv
+check "... for its level" awk -F , '$1 == "all" { print "# " $4; good = $4 < 0.25 } END { exit !good }' out
+status 0 "... without them" p --train --no-intervals --schema=neusight one.csv two.csv three.csv four.csv -o none.model
+p --eval -m none.model --schema=neusight -O csv gelu.csv >out
+check "... it is its family's" awk -F , '$1 == "all" { print "# " $4; good = $4 > 0.5 } END { exit !good }' out
+
 # ---- learning and asking ---------------------------------------------------------------------------
 
 status 0 "a model is learned" p --train --schema=neusight one.csv two.csv three.csv four.csv --no-provenance -o k.model
