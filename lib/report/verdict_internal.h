@@ -75,6 +75,8 @@ struct verdict_study {
 	bool messages_between_stages; /* there are sends and receives that are no parts of
 					 collectives */
 	pl_ns ns[PL_VERDICT_CAUSES_];
+	/* Of the path, in parts that a computation covers: they count as computation. */
+	pl_ns beside[PL_VERDICT_CAUSES_];
 	/* what the rows say */
 	uint32_t slow_rank;    /* place, PL_NONE: none */
 	int64_t slow_link;     /* as who above; INT64_MIN: none */

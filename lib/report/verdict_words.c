@@ -54,6 +54,9 @@ static uint8_t top_phase(const struct verdict_study *x, unsigned cause, int64_t 
 	return best == PL_PH_OTHER ? PL_PH_UNKNOWN : best;
 }
 
+#define BESIDE                                                                                     \
+	0.25 /* of the path: so much computation beside a host that takes as long is told          \
+	      */
 #define CALLS	    0.25 /* of exposed communication, and */
 #define LEAST_CALLS 0.03 /* of the path: so much time in the calls around it is told apart */
 
@@ -94,11 +97,25 @@ const char *pl_verdict_line(const char *function, char *out, size_t size)
 
 static void tell_compute(struct words *w)
 {
-	char what[160];
+	static const char *const host[PL_VERDICT_CAUSES_] = {
+		[PL_VERDICT_INPUT] = "it waits for input",
+		[PL_VERDICT_LAUNCH] = "it launches",
+		[PL_VERDICT_OTHER] = "Python, or work that nothing records",
+	};
+	char what[160], beside[128] = "";
+	unsigned most = PL_VERDICT_INPUT;
+	double share;
 
+	for (unsigned c = 0; c < PL_VERDICT_CAUSES_; c++)
+		if (host[c] && w->x->beside[c] > w->x->beside[most])
+			most = c;
+	share = (double)w->x->beside[most] / (double)pl_max_i64(1, w->x->path->length);
+	if (share >= BESIDE)
+		snprintf(beside, sizeof(beside), "; during %.0f %% the host takes as long: %s",
+			 100 * share, host[most]);
 	snprintf(what, sizeof(what), "%s%s", w->top, w->in);
 	set_where(w, what);
-	TELL(w, "computation %s: most of it %s", w->percent, w->row->where);
+	TELL(w, "computation %s: most of it %s%s", w->percent, w->row->where, beside);
 }
 
 /* The time of the cause in calls that issue communication, or copy for it. *top: the one with most.

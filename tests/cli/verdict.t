@@ -308,6 +308,26 @@ host fallback 'aten::_slow_conv2d_backward 90000'
 "$BIN/replay" -q "$TMP/fallback" | tr -s ' \n' ' ' >"$TMP/out"
 holds "$TMP/out" 'this processor has no fast kernel for these convolutions' "a convolution without a kernel is told"
 
+# the device computes for 60 ms while the host waits for 80 ms
+mkdir "$TMP/both-long"
+awk 'function put(cat, name, tid, at, dur, args) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":%d,\"args\":{%s}}", comma, cat, name, tid == 7 ? 0 : 1, tid, at, dur, args
+		comma = ",\n"
+	}
+	BEGIN {
+		print "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":0,\"world_size\":1},\"traceEvents\":["
+		for (step = 1; step <= 5; step++) {
+			at = 100000 * step
+			put("user_annotation", "ProfilerStep#" step, 1, at, 81000, "")
+			put("cpu_op", "aten::linear", 1, at + 80000, 500, "")
+			put("cuda_runtime", "cudaLaunchKernel", 1, at + 80100, 100, "\"correlation\":" step)
+			put("kernel", "gemm", 7, at + 80250, 60000, "\"device\":0,\"stream\":7,\"correlation\":" step)
+		}
+		print "]}"
+	}' >"$TMP/both-long/rank0.json"
+"$BIN/replay" -q --no-worth "$TMP/both-long" | tr -s ' \n' ' ' >"$TMP/out"
+holds "$TMP/out" 'most of it gemm[^;]*; during [3-7][0-9] % the host takes as long' "computation beside a host that takes as long is told"
+
 # ---- steps that overlap: a host that runs ahead ---------------------------------------------------
 number() {
 	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$2"
