@@ -325,7 +325,7 @@ static void find_causes(struct verdict_study *x)
 			}
 		x->ns[p->cause] += p->left;
 		x->ns[PL_VERDICT_COMPUTE] += p->ns - p->left;
-		x->beside[p->cause] += p->ns - p->left;
+		x->hidden[p->cause] += p->ns - p->left;
 		if (p->cause == PL_VERDICT_INPUT)
 			verdict_move(x, p, PL_VERDICT_LAUNCH, p->host);
 	}

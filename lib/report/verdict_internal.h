@@ -76,7 +76,7 @@ struct verdict_study {
 					 collectives */
 	pl_ns ns[PL_VERDICT_CAUSES_];
 	/* Of the path, in parts that a computation covers: they count as computation. */
-	pl_ns beside[PL_VERDICT_CAUSES_];
+	pl_ns hidden[PL_VERDICT_CAUSES_];
 	/* what the rows say */
 	uint32_t slow_rank;    /* place, PL_NONE: none */
 	int64_t slow_link;     /* as who above; INT64_MIN: none */

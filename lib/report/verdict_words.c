@@ -54,7 +54,7 @@ static uint8_t top_phase(const struct verdict_study *x, unsigned cause, int64_t 
 	return best == PL_PH_OTHER ? PL_PH_UNKNOWN : best;
 }
 
-#define BESIDE                                                                                     \
+#define HIDDEN_LEAST                                                                               \
 	0.25 /* of the path: so much computation beside a host that takes as long is told          \
 	      */
 #define CALLS	    0.25 /* of exposed communication, and */
@@ -102,20 +102,20 @@ static void tell_compute(struct words *w)
 		[PL_VERDICT_LAUNCH] = "it launches",
 		[PL_VERDICT_OTHER] = "Python, or work that nothing records",
 	};
-	char what[160], beside[128] = "";
+	char what[160], hidden[128] = "";
 	unsigned most = PL_VERDICT_INPUT;
 	double share;
 
 	for (unsigned c = 0; c < PL_VERDICT_CAUSES_; c++)
-		if (host[c] && w->x->beside[c] > w->x->beside[most])
+		if (host[c] && w->x->hidden[c] > w->x->hidden[most])
 			most = c;
-	share = (double)w->x->beside[most] / (double)pl_max_i64(1, w->x->path->length);
-	if (share >= BESIDE)
-		snprintf(beside, sizeof(beside), "; during %.0f %% the host takes as long: %s",
+	share = (double)w->x->hidden[most] / (double)pl_max_i64(1, w->x->path->length);
+	if (share >= HIDDEN_LEAST)
+		snprintf(hidden, sizeof(hidden), "; during %.0f %% the host takes as long: %s",
 			 100 * share, host[most]);
 	snprintf(what, sizeof(what), "%s%s", w->top, w->in);
 	set_where(w, what);
-	TELL(w, "computation %s: most of it %s%s", w->percent, w->row->where, beside);
+	TELL(w, "computation %s: most of it %s%s", w->percent, w->row->where, hidden);
 }
 
 /* The time of the cause in calls that issue communication, or copy for it. *top: the one with most.
