@@ -54,11 +54,10 @@ static uint8_t top_phase(const struct verdict_study *x, unsigned cause, int64_t 
 	return best == PL_PH_OTHER ? PL_PH_UNKNOWN : best;
 }
 
-#define HIDDEN_LEAST                                                                               \
-	0.25 /* of the path: so much computation beside a host that takes as long is told          \
-	      */
-#define CALLS	    0.25 /* of exposed communication, and */
-#define LEAST_CALLS 0.03 /* of the path: so much time in the calls around it is told apart */
+/* Of the path: so much computation is told beside a host that takes as long. */
+#define HIDDEN_LEAST 0.25
+#define CALLS	     0.25 /* of exposed communication, and */
+#define LEAST_CALLS  0.03 /* of the path: so much time in the calls around it is told apart */
 
 struct words {
 	struct verdict_study *x;
