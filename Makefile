@@ -232,6 +232,14 @@ BEFORE        = $(patsubst %.gch,-include %,$(filter %.gch,$^))
 # cuda_emu.h precedes each source. It takes as long as a small kernel, so compilers read it once for all sources of a
 # folder. Sources that are compiled with other options read it themselves: gcc would take it and fail.
 $(BUILD)/emu/%/attn_mma_back.o $(BUILD)/emu/tests/unit/cuda_race_test.o: private BEFORE := -include tests/emu/cuda_emu.h
+# With a sanitizer, most kernels run for less time than optimizing takes.
+ifneq ($(SAN),)
+COLD := $(patsubst %,$(BUILD)/emu/lib/tensor/cuda/%.o,backend batchnorm convolve elements embed graph layernorm loss plugin pool \
+	traced)
+$(COLD): private BEFORE := -include $(BUILD)/emu/cold/before.h
+$(COLD) $(BUILD)/emu/cold/before.h.gch: private CFLAGS += -O0
+$(COLD): $(BUILD)/emu/cold/before.h.gch
+endif
 $(BUILD)/%/before.h.gch: tests/emu/cuda_emu.h $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	@echo '#include "cuda_emu.h"' >$(basename $@)
@@ -301,7 +309,7 @@ NVCC_ARCH   = $(CUDA_ARCH)
 # fewest instructions, and only one source asks for the device. Those with instructions of Hopper stay optimized: only then
 # nvcc warns where it makes them wait for one another.
 NVCC_FLAGS += $(NVCC_QUICK)
-NVCC_QUICK := $(if $(QUICK),-Xcicc -O1 -Xptxas -O1)
+NVCC_QUICK := $(if $(QUICK),-Xcicc -O0 -Xptxas -O1)
 $(patsubst %.cu,$(BUILD)/cuda/%.o,$(shell grep -L __CUDA_ARCH__ $(CUDA_SRC) /dev/null)): \
 	NVCC_ARCH = $(if $(QUICK),$(wordlist 1,2,$(CUDA_ARCH)),$(CUDA_ARCH))
 $(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard lib/tensor/cuda/attn_wgmma*.cu)): NVCC_QUICK :=

@@ -26,16 +26,16 @@ status 0 "programs" "$BIN/predict" --measure small.tasks --programs 3 --device=b
 sed 's/model=small/model=other/' small.tprog >other.tprog
 sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
 status 0 "a network and trees" "$BIN/predict" -q --train --schema=tprog --learner=both --no-intervals small.tprog -o net.model
-# adaptation of a network, with programs that were not measured
-status 0 "a network is adapted" "$BIN/predict" -v --schema=tprog --adapt slow.tprog --target small.tprog -m net.model -o slow.net
+# Adaptation of a network, with programs that were not measured. With a sanitizer it has too few to learn on: the network
+# of tests/unit/tprog_cost_test, which does, is smaller.
+awk -v most="$(if sanitized any; then echo 11; else echo 12; fi)" '/^program/ { n++ } n <= most' slow.tprog >few.tprog
+status 0 "a network is adapted" "$BIN/predict" --no-provenance -v --schema=tprog --adapt few.tprog --target small.tprog -m net.model -o slow.net
 says 'discrepancy of the latent vectors' "... and says how far the target is"
 status 0 "... which predicts" "$BIN/predict" --schema=tprog --eval -m slow.net -O csv slow.tprog
 check "... the other device" awk -F , '$1 == "all" && $3 == 12 && $5 < 0.9 && $5 > 0 { found = 1 } END { exit !found }' "$TMP/out"
 # without a sanitizer only: the same code again
 if ! sanitized any; then
-	status 0 "... without the term" "$BIN/predict" --schema=tprog --adapt slow.tprog --discrepancy 0 -m net.model -o loose.net
-	check "... to another model" sh -c '! cmp -s slow.net loose.net'
-	status 0 "... and from the adapted one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m slow.net -o again.net
+	status 0 "without the term, from the adapted one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m slow.net -o again.net
 	status 0 "... as from the first one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m net.model -o first.net
 	check "... to the same bytes" cmp -s again.net first.net
 fi

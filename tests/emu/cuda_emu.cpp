@@ -82,7 +82,7 @@ static void *scheduler;
 static unsigned self, n_threads, live;
 static uint64_t seed;
 
-thread_local struct emu_now emu_now;
+__thread struct emu_now emu_now;
 
 void emu_fail(const char *what, const char *which)
 {

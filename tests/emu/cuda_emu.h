@@ -122,7 +122,8 @@ struct emu_now { /* the running thread of a kernel */
 	const char *stack, *shared;	    /* where these are */
 	size_t stack_bytes, shared_bytes;
 };
-extern thread_local struct emu_now emu_now;
+/* not thread_local: with that, each use from another file calls a function */
+extern __thread struct emu_now emu_now;
 /* Ends the program, and says who did what. */
 [[noreturn]] void emu_fail(const char *what, const char *which);
 

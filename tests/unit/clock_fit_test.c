@@ -196,7 +196,7 @@ static double chain_growth(uint32_t n_matches)
 
 static void test_max_work(void)
 {
-	double exact = chain_growth(1000), quick = chain_growth(3000);
+	double exact = chain_growth(SIZE(1000, 200)), quick = chain_growth(SIZE(3000, 1700));
 
 	ok(exact > 1.3, "MAX_WORK: errors add up along a chain of clocks (%.2f)", exact);
 	ok(quick < 1.15, "... but very many ends are not looked at so closely (%.2f)", quick);

@@ -231,11 +231,11 @@ static void equal(void)
 	for (size_t k = 0; k < PL_LEN(variants); k++) {
 		int wrong = 0;
 
-		for (int trial = 0; trial < 60; trial++)
+		for (int trial = 0; trial < CASES(60); trial++)
 			wrong += differs(&variants[k], &rng);
-		ok(!wrong, "%s by %s over %s links: %d of 60 differ from analysis",
+		ok(!wrong, "%s by %s over %s links: %d of %d differ from analysis",
 		   pl_trace_coll_name(variants[k].coll), pl_plan_algorithm_name(variants[k].algo),
-		   variants[k].any ? "any" : "equal", wrong);
+		   variants[k].any ? "any" : "equal", wrong, CASES(60));
 	}
 }
 

@@ -673,8 +673,8 @@ int main(void)
 	test_bound();
 	ALONE(test_chain(1, 200));
 	ALONE(test_chain(2, 350));
-	ALONE(test_chain(3, 600));
-	ALONE(test_chain(4, 1000));
+	ALONE(test_chain(3, SIZE(600, 100)));
+	ALONE(test_chain(4, SIZE(1000, 150)));
 	test_presets();
 	test_deterministic();
 	test_significant(0.03, 1, "SIGNIFICANT: 2.4 standard errors are noise");

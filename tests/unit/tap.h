@@ -68,11 +68,15 @@ __attribute__((unused)) static void skip(const char *what, const char *why)
 /*
  * CASES(n): how many random cases are compared with brute force. A sanitizer looks at how they are
  * computed, which is much alike, and gets an eighth; what comes out is the other builds' matter.
+ * SIZE(n, few): how large one case is. With a sanitizer it is `few`, large enough for the same
+ * code.
  */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define CASES(n) (((n) + 7) / 8)
+#define CASES(n)     (((n) + 7) / 8)
+#define SIZE(n, few) (few)
 #else
-#define CASES(n) (n)
+#define CASES(n)     (n)
+#define SIZE(n, few) (n)
 #endif
 
 __attribute__((unused)) static int done_testing(void)

@@ -230,7 +230,7 @@ static void test_models(void)
 	struct pl_err err = { 0 };
 	size_t inside = 0;
 
-	if (!ok(fill(&s, 1, 60, "box", 1, &err) == 0 &&
+	if (!ok(fill(&s, 1, SIZE(60, 40), "box", 1, &err) == 0 &&
 			fill(&other, 1001, 20, "box", 1, &err) == 0 &&
 			fill(&slow, 2001, 4, "slow", 3, &err) == 0 &&
 			fill(&odd, 3001, 12, "odd", 1, &err) == 0,

@@ -279,7 +279,7 @@ int main(void)
 
 	make_merge(&m, 2, 8, 1, false);
 	bytes = write_stream(&small, &m, 1);
-	test_hostile(&bytes, 1500, "merged trace");
+	test_hostile(&bytes, CASES(1500), "merged trace");
 	pl_buf_fini(&bytes);
 	pl_trace_merge_fini(&m);
 	test_rules();
