@@ -235,6 +235,8 @@ struct pl_ps_sent {
 	size_t n, cap;
 	/* It has them since an earlier connection, or in memory of its own; NULL. */
 	struct pl_ps_copy *kept;
+	/* A commit that began from it waits for its update. NULL */
+	struct pl_ps_copy *held;
 };
 /* The bodies of the store are lent to the endpoint, which the store outlives. */
 int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
@@ -266,6 +268,11 @@ void pl_ps_sent_all(struct pl_ps_sent *sent); /* it looks at none any more */
 uint64_t pl_ps_sent_keep(struct pl_ps_sent *sent, uint64_t version);
 /* The weights of that version, from which its commit began; NULL. */
 const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version);
+/* The commit waits: these weights stay, whatever is sent or greeted meanwhile, until let_go().
+ * False: they are not here. */
+bool pl_ps_sent_hold(struct pl_ps_sent *sent, uint64_t version);
+const float *pl_ps_sent_held(const struct pl_ps_sent *sent); /* NULL: none are held */
+void pl_ps_sent_let_go(struct pl_ps_sent *sent);
 void pl_ps_sent_fini(struct pl_ps_sent *sent);
 /* Bytes of a body of n numbers. */
 size_t pl_ps_reply_bytes(size_t n);

@@ -159,30 +159,33 @@ static void is_enough(struct pl_ps_server *s)
 	s->few_since = INT64_MAX;
 }
 
-/* What a commit says; NULL: nothing. */
-static struct pl_ps_change change_of(struct pl_ps_server *s, uint32_t worker,
-				     const struct pl_message *commit)
+/* What a commit says; NULL: nothing. The weights that it began from are held since it came. */
+static int change_of(struct pl_ps_server *s, uint32_t worker, const struct pl_message *commit,
+		     struct pl_ps_change *u, struct pl_err *err)
 {
-	struct pl_ps_change u = { 0 };
-
+	*u = (struct pl_ps_change){ 0 };
 	if (!commit)
-		return u;
-	u.to = (const void *)((const char *)commit->body + PL_PS_HEAD);
-	if (commit->value[3])
-		u.from = pl_ps_sent_weights(&s->client[worker].sent, commit->value[2]);
-	return u;
+		return 0;
+	u->to = (const void *)((const char *)commit->body + PL_PS_HEAD);
+	u->from = commit->value[3] ? pl_ps_sent_held(&s->client[worker].sent) : NULL;
+	if (commit->value[3] && !u->from)
+		return pl_fail(err, PL_EINTERNAL,
+			       "the weights that commit %llu of worker %u began from are not here",
+			       (unsigned long long)commit->value[0], worker);
+	return 0;
 }
 
 /* commit: of which the event tells; NULL. */
 static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		const struct pl_message *commit, struct pl_err *err)
 {
-	const struct pl_ps_change u = change_of(s, e->worker, commit);
+	struct pl_ps_change u;
 	struct pl_ps_action of = { .worker = e->worker };
 	const struct pl_policy_action *a;
 	bool replies = false;
 	size_t n;
 
+	PL_CHECK(change_of(s, e->worker, commit, &u, err));
 	PL_CHECK(pl_policy_handle(s->policy, e, &a, &n, err));
 	for (size_t i = 0; i < n; i++)
 		replies |= a[i].kind == PL_POLICY_REPLY;
@@ -262,6 +265,7 @@ static void release_commit(struct pl_ps_server *s, struct pl_ps_client *c)
 	if (!c->commits)
 		return;
 	pl_ps_store_guess_drop(s->store);
+	pl_ps_sent_let_go(&c->sent);
 	pl_comm_endpoint_release(s->p->end, &c->commit);
 	c->commits = false;
 }
@@ -447,7 +451,7 @@ int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err
 
 /* While the others still take their slices of the only commit that there is, server 0 computes what
  * the policy will probably say. */
-static void guess(struct pl_ps_server *s, uint32_t worker)
+static int guess(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
 {
 	struct pl_ps_change u;
 	uint32_t n = 0;
@@ -455,9 +459,10 @@ static void guess(struct pl_ps_server *s, uint32_t worker)
 	for (uint32_t i = 0; i < s->p->workers; i++)
 		n += s->client[i].commits;
 	if (n != 1 || !s->client[worker].commits)
-		return;
-	u = change_of(s, worker, &s->client[worker].commit.message);
+		return 0;
+	PL_CHECK(change_of(s, worker, &s->client[worker].commit.message, &u, err));
 	pl_ps_copies_guess(&s->copies, s->store, &s->usual, &u, NULL);
+	return 0;
 }
 
 /* It keeps the message. */
@@ -476,14 +481,13 @@ static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 		why = "it sent a commit of a wrong size, or before its time";
 	else if (ev->message.value[0] <= pl_ps_store_applied(s->store, worker)->id)
 		why = "it sent a commit again that it knows to be applied";
-	else if (ev->message.value[3] && !pl_ps_sent_weights(&c->sent, ev->message.value[2]))
+	else if (ev->message.value[3] && !pl_ps_sent_hold(&c->sent, ev->message.value[2]))
 		why = "its commit began from weights that it does not have";
 	if (!why) {
 		c->commits = true;
 		c->commit = *ev;
 		PL_CHECK(pl_ps_server_try(s, worker, err));
-		guess(s, worker);
-		return 0;
+		return guess(s, worker, err);
 	}
 	pl_comm_endpoint_release(s->p->end, ev);
 	pl_comm_endpoint_drop(s->p->end, ev->connection, why);

@@ -230,7 +230,11 @@ static uint64_t named; /* commits with weights in place of a difference */
 static int work(struct process *x, uint32_t i, struct pl_err *err)
 {
 	struct pl_ps_session *s = &x->session;
-	struct pl_ps_commit head = { .steps = 1, .samples = 1, .base = s->version };
+	struct pl_ps_commit head = { .steps = 1,
+				     .samples = s->order.batch ? (uint64_t)s->order.batch : 1,
+				     .base = s->version,
+				     .step_ns = 1000,
+				     .commit_ns = 500 };
 	float amount = (float)((x->commits * n_workers + i) % 61 * 12);
 	int what;
 
@@ -268,6 +272,7 @@ static int lead(struct process *x, struct pl_err *err)
 	for (uint32_t i = 0; i < n_workers; i++)
 		id[i] = pl_ps_store_applied(s, i)->id;
 	PL_CHECK(pl_ps_server_event(&x->server, 0, &nothing, err));
+	PL_CHECK(pl_ps_server_time(&x->server, pl_now_ns(), err));
 	for (uint32_t i = 0; i < n_workers; i++)
 		if (pl_ps_store_applied(s, i)->id > id[i])
 			by = process[n_servers + i].amount[pl_ps_store_applied(s, i)->id % IDS] /
@@ -680,9 +685,19 @@ static void test_reply(void)
 
 int main(void)
 {
-	static const char *const policies[] = { "asp", "bsp min-workers=1",
-						"local local-steps=1 min-workers=1", "dylu",
-						"ssp staleness=2" };
+	/* asp, whose weights are known at each moment, has most of the walks */
+	static const struct {
+		const char *name;
+		int walks;
+	} policies[] = { { "asp", 320 },
+			 { "bsp min-workers=1", 60 },
+			 { "local local-steps=1 min-workers=1", 60 },
+			 { "dylu", 60 },
+			 { "ssp staleness=2", 80 },
+			 { "adsp min-workers=1", 60 },
+			 { "adsp++ min-workers=1", 60 },
+			 { "batchtune min-workers=1", 60 },
+			 { "diloco local-steps=1 min-workers=1", 40 } };
 	struct pl_engine_opts opts = { 0 };
 	struct pl_dataset data;
 	struct pl_model model;
@@ -714,7 +729,8 @@ int main(void)
 	};
 	for (size_t i = 0; i < PL_LEN(policies); i++)
 		for (uint32_t servers = 1; servers <= 3; servers++)
-			test_policy(&job, policies[i], servers, 2 + servers % 2, CASES(40));
+			test_policy(&job, policies[i].name, servers, 2 + servers % 2,
+				    CASES(policies[i].walks));
 	test_bsp(&job);
 	for (int k = 0; k < 4; k++)
 		test_away(&job, k & 1, k & 2);
