@@ -30,7 +30,7 @@ struct pl_ps_evaluator {
 	/* Where the job keeps the best weights: those that no checkpoint has yet, of this step; -1:
 	 * none. */
 	float *best;
-	int64_t best_step;
+	int64_t best_step, best_samples;
 };
 
 static void evaluate(void *arg)
@@ -165,6 +165,7 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 		v->weights = e->best;
 		e->best = weights;
 		e->best_step = v->row.step;
+		e->best_samples = v->row.samples;
 	}
 	return isnan(v->row.loss) ? 0 : t->row(t->arg, &v->row, err);
 }
@@ -178,6 +179,7 @@ static int write_best(struct pl_ps_evaluator *e, struct pl_err *err)
 	if (step < 0 || e->running)
 		return 0;
 	e->best_step = -1;
+	p->w.taken = e->best_samples;
 	pl_ps_vector_write(&p->w.view, e->best);
 	pl_net_changed(p->w.net);
 	return e->t->engine->save(&p->w, e->t->job->checkpoint_best, step, err);

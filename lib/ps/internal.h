@@ -347,7 +347,8 @@ struct pl_ps_server {
 	const char *why;	       /* it ends; NULL: all is well */
 	uint64_t save_at;	       /* steps of all workers: the next checkpoint; 0: none */
 	bool saves;		       /* the vector is gathered for a checkpoint ... */
-	int64_t save_step;	       /* ... after this step */
+	int64_t save_step;	       /* ... after this step, */
+	uint64_t save_samples;	       /* and so many samples */
 	pl_ns wake;		       /* the policy's; INT64_MAX: none */
 	struct pl_policy_update usual; /* of the last commit */
 	pl_ns few_since; /* too few workers remain, the last one left then; INT64_MAX: enough are
@@ -363,6 +364,8 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
 int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 /* Training begins, with the workers that are ready. */
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+/* Steps and samples that the weights have now. */
+void pl_ps_server_count(struct pl_ps_server *s);
 uint32_t pl_ps_server_there(const struct pl_ps_server *s);   /* workers */
 uint32_t pl_ps_server_present(const struct pl_ps_server *s); /* those that the policy counts */
 /* Too few workers remain: says that training waits, or fails when it waits in vain. */

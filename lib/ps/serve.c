@@ -32,7 +32,8 @@ static bool enough(struct pl_ps_server *s)
 
 	if (*t->stop && !t->done && !g->over)
 		t->done = t->interrupted = true;
-	return t->done || g->over || g->steps >= s->budget;
+	/* a round that has begun is applied first */
+	return t->done || g->over || (g->steps >= s->budget && !pl_policy_collects(s->policy));
 }
 
 /* The first rank of the worker that has ended; -1: none has, so the worker may come back. */
@@ -98,17 +99,19 @@ static int write_checkpoint(struct pl_ps_server *s, struct pl_err *err)
 
 static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
 {
-	uint64_t steps = pl_ps_store_progress(s->store)->steps;
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	uint64_t steps = g->steps;
 	uint64_t every = (uint64_t)s->t->job->checkpoint_every * s->p->workers;
 	int64_t step = s->t->step;
 	int rc;
 
 	if (!every)
 		return 0;
-	if (!s->saves && steps >= s->save_at && steps < s->budget) {
+	if (!s->saves && steps >= s->save_at && steps < s->budget && g->w_steps == steps) {
 		s->saves = s->save_at > 0;
 		s->save_at = (steps / every + 1) * every;
 		s->save_step = step;
+		s->save_samples = g->w_samples;
 		if (s->saves)
 			PL_CHECK(pl_ps_whole_begin(s, NULL, err));
 	}
@@ -116,6 +119,7 @@ static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
 		return 0;
 	s->saves = false;
 	s->t->step = s->save_step; /* others may have been made meanwhile */
+	s->p->w.taken = (int64_t)s->save_samples;
 	rc = write_checkpoint(s, err);
 	s->t->step = step;
 	return rc;
@@ -259,6 +263,13 @@ static void keep_result(struct pl_ps_server *s)
 
 static void count(struct pl_ps_server *s)
 {
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	const struct pl_feed *f = &s->p->w.feed;
+
+	/* after a signal, a round may be begun, which the weights do not have */
+	s->t->step = (int64_t)(g->w_steps / s->p->workers);
+	s->t->steps_done = s->t->step - f->first_step;
+	s->p->w.taken = (int64_t)g->w_samples;
 	for (uint32_t i = 0; i < s->p->workers; i++)
 		s->p->seen[i] = *pl_policy_worker(s->policy, i);
 	s->t->bytes_sent = pl_comm_endpoint_sent(s->p->end) + pl_ps_others_sent(s);
@@ -270,13 +281,15 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 {
 	const struct pl_ps *p = s->p;
 	const struct pl_job *j = p->w.o.job;
+	uint64_t before = (uint64_t)s->t->step * p->workers; /* of the job that is resumed */
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
 				    .batch = j->batch * p->ranks / p->workers, /* the mean of all */
 				    .period = j->period,
 				    .epoch = j->epoch,
 				    .target_loss = j->target_loss,
-				    .seed = (uint64_t)j->seed };
+				    .seed = (uint64_t)j->seed,
+				    .steps = s->budget > before ? s->budget - before : 0 };
 
 	PL_CHECK(pl_policy_parse(j->policy, &o, err));
 	o.argument = pl_job_policy_argument(j);
@@ -303,6 +316,8 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 		g->best = p->w.best;
 		g->steps = (uint64_t)s->t->step * p->workers;
 		g->samples = (uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->ranks, s->t->step);
+		g->w_steps = g->steps;
+		g->w_samples = g->samples;
 	} else {
 		policy = pl_ps_store_policy(s->store, &n);
 		if (g->begun)

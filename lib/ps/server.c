@@ -175,6 +175,16 @@ static int change_of(struct pl_ps_server *s, uint32_t worker, const struct pl_me
 	return 0;
 }
 
+void pl_ps_server_count(struct pl_ps_server *s)
+{
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+
+	if (pl_policy_collects(s->policy))
+		return;
+	g->w_steps = g->steps;
+	g->w_samples = g->samples;
+}
+
 /* commit: of which the event tells; NULL. */
 static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		const struct pl_message *commit, struct pl_err *err)
@@ -198,6 +208,7 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 			s->few_since = e->now;
 	if (e->kind == PL_POLICY_JOINED)
 		is_enough(s);
+	pl_ps_server_count(s);
 	if (commit) {
 		of.id = pl_ps_store_applied(s->store, e->worker)->id = commit->value[0];
 		of.session = commit->value[1];
@@ -397,11 +408,15 @@ static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns n
 	if (c->classified)
 		row.accuracy = (double)c->hits / (double)c->classified;
 	row.lr = pl_optim_lr(&s->p->w.optim_opts, pl_max_i64(0, row.step - 1));
-	t->step = t->steps_done = row.step;
-	t->samples_all = row.samples;
+	t->step = row.step;
+	t->steps_done = row.step - s->p->w.feed.first_step;
+	t->samples_all = row.samples - s->p->w.feed.first_sample;
 	t->last_loss = c->loss;
 	PL_CHECK(t->row(t->arg, &row, err));
-	return pl_ps_evaluator_due(s->evaluator, steps) ? pl_ps_whole_begin(s, &row, err) : 0;
+	/* within a round the weights are those of its beginning */
+	if (pl_policy_collects(s->policy) || !pl_ps_evaluator_due(s->evaluator, steps))
+		return 0;
+	return pl_ps_whole_begin(s, &row, err);
 }
 
 static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_message *m,

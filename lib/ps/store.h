@@ -26,8 +26,9 @@ struct pl_ps_applied {
 };
 struct pl_ps_progress { /* of the training */
 	uint64_t version;
-	uint64_t actions; /* number of the last one */
-	uint64_t steps, samples;
+	uint64_t actions;	     /* number of the last one */
+	uint64_t steps, samples;     /* committed */
+	uint64_t w_steps, w_samples; /* of them, those that W has: all but those of a round */
 	pl_ns elapsed_ns; /* training time until now, from the start of the first server on */
 	bool begun;	  /* all workers were there once */
 	bool over;	  /* no worker is needed any more */
