@@ -388,19 +388,20 @@ static int gather(struct pl_worker *w, struct pl_train_result *all, struct pl_er
 	for (uint32_t i = 0; i < p->workers; i++) {
 		const struct pl_ps_counts *c = &p->counts[i];
 		double ns = fmax(1, (double)(c->compute_ns + c->wait_ns + c->commit_ns));
-		double s = fmax(1e-9, (double)(c->end - c->begin) / 1e9);
+		const struct pl_policy_worker *k = &p->seen[i];
 
 		all[i] = (struct pl_train_result){
 			.rank = pl_ps_ranks(p, i)[0],
-			.steps = (double)c->steps,
-			.samples = (double)c->samples,
-			.samples_per_s = (double)c->samples / s,
-			.commits = (double)c->commits,
+			/* what the servers have of it */
+			.steps = (double)k->steps,
+			.samples = (double)k->samples,
+			.samples_per_s = (double)k->samples / fmax(1e-9, p->seconds),
+			.commits = (double)k->commits,
 			.compute_share = (double)c->compute_ns / ns,
 			.wait_share = (double)c->wait_ns / ns,
 			.bytes_sent = (double)c->bytes_sent,
-			.staleness_mean = p->seen[i].staleness_mean,
-			.staleness_max = (double)p->seen[i].staleness_max,
+			.staleness_mean = k->staleness_mean,
+			.staleness_max = (double)k->staleness_max,
 			.step_s = c->steps ? (double)c->compute_ns / 1e9 / (double)c->steps : 0
 		};
 	}

@@ -30,6 +30,9 @@ static inline float *pl_ps_vector_in_host(const struct pl_net_view *net)
 {
 	return net->be->device ? NULL : net->params;
 }
+/* With the number of the server. */
+#define PL_PS_ANEW                                                                                 \
+	"server %u was started anew, without the weights of the one before it, which are lost"
 /* A server that is started again takes a moment; it is given up after so many timeouts. */
 #define PL_PS_PATIENCE 10
 /* A reply may have to wait for workers that are far slower: so many timeouts. */
@@ -110,7 +113,7 @@ struct pl_ps {
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
-	struct pl_ps_counts own;       /* of a worker, until its group lost a rank */
+	double seconds;		       /* of training; of server 0 */
 };
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {
@@ -344,6 +347,7 @@ struct pl_ps_server {
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
 	bool again;		       /* it goes on where a server before it was */
+	bool nothing;		       /* is to be trained: workers come, and are told so */
 	const char *why;	       /* it ends; NULL: all is well */
 	uint64_t save_at;	       /* steps of all workers: the next checkpoint; 0: none */
 	bool saves;		       /* the vector is gathered for a checkpoint ... */
@@ -354,8 +358,8 @@ struct pl_ps_server {
 	pl_ns few_since; /* too few workers remain, the last one left then; INT64_MAX: enough are
 			    there */
 	bool few_said;
-	pl_ns run_begin, elapsed_before;
-	uint64_t budget; /* steps of all workers together */
+	uint64_t sent_before; /* bytes, by the servers before this one */
+	uint64_t budget;      /* steps of all workers together */
 };
 /* One event of the endpoint, if there is one by `until`. */
 int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
@@ -366,6 +370,8 @@ int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
 /* Steps and samples that the weights have now. */
 void pl_ps_server_count(struct pl_ps_server *s);
+struct pl_ps_counts pl_ps_server_counts(struct pl_ps_server *s, uint32_t worker);
+uint64_t pl_ps_server_sent(const struct pl_ps_server *s);    /* bytes */
 uint32_t pl_ps_server_there(const struct pl_ps_server *s);   /* workers */
 uint32_t pl_ps_server_present(const struct pl_ps_server *s); /* those that the policy counts */
 /* Too few workers remain: says that training waits, or fails when it waits in vain. */
@@ -433,6 +439,7 @@ bool pl_ps_whole_there(const struct pl_ps_server *s);
 
 struct pl_ps_follower {
 	struct pl_ps *p;
+	uint64_t sent_before; /* bytes, by the processes before this one */
 	struct pl_train *t;
 	struct pl_ps_store *store;
 	struct pl_ps_copies copies;
@@ -443,6 +450,7 @@ struct pl_ps_follower {
 	} * peer;
 	struct pl_policy_update usual; /* of the last commit */
 	bool ended;
+	bool again; /* it goes on where a server before it was */
 	bool asked; /* server 0 was told that somebody asked this process to end */
 };
 int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err) PL_MUST;
@@ -458,6 +466,8 @@ struct pl_ps_session {
 	struct pl_ps_at { /* a server */
 		bool connected, welcome;
 		uint32_t connection;
+		pl_ns lost;		 /* since then it is tried to connect; 0 */
+		uint64_t memory;	 /* its number; 0: not known yet */
 		uint64_t applied;	 /* as it said */
 		uint64_t reply, version; /* number and version of the slice in `comes` */
 		char at[PL_PS_ADDRESS];	 /* "": as the meeting says */

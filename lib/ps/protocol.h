@@ -6,8 +6,9 @@
  *
  *     worker                              any server
  *     HELLO {id of the last commit,    ->
- *            version of its weights}
- *                                      <- WELCOME {id, version}: addresses (of server 0)
+ *            version of its weights,
+ *            memory of the server}
+ *                                      <- WELCOME {id, version, memory}: addresses (of server 0)
  *                                      <- REPLY {...} a slice of W
  *     (or the server: REFUSED {text})
  *
@@ -19,7 +20,7 @@
  *                                      <- ORDER {order}, REPLY
  *                                      <- ORDER {order}         while the worker computes
  *                                      <- END {why}
- *     BYE {counts}                     ->
+ *     BYE {session}: counts            ->
  *
  *     worker                              server k            server 0
  *     SLICE {id, session, version,
@@ -57,6 +58,10 @@
  * again. A server that greets server 0 (SERVER {number of the last action}) names the slices that
  * it keeps.
  *
+ * `memory` is a random number of the memory that outlives a server; 0: the worker does not know it
+ * yet. A server with another memory than the one before it, because a launcher started it anew,
+ * does not have the weights. It ends the training when it is told the number of that one.
+ *
  * A worker that lost its connection to server 0 in the middle of a commit says HELLO and READY
  * again. If the reply names an id below that of its commit, the server never applied it, and the
  * worker sends it again. One that lost another server says HELLO to that one, and READY if a part
@@ -92,16 +97,16 @@ enum pl_ps_message {
 	PL_PS_DONE
 };
 
-/* Of a worker since the job began; times add up. */
+/* Of a process that is a worker, since it began; a new session counts from 0. */
 struct pl_ps_counts {
-	uint64_t steps, samples, commits, bytes_sent;
+	uint64_t steps, bytes_sent;
 	pl_ns compute_ns; /* steps, pauses of a paced worker included */
 	pl_ns wait_ns;	  /* a reply waited for other workers */
 	pl_ns commit_ns;  /* the rest of commits: sending, applying, receiving */
-	pl_ns begin, end; /* on the clock of its host */
 };
 #define PL_PS_ADDRESS 304
-/* value[0]: id of the last commit that it sent, or number of the action; [1]: version */
+/* value[0]: id of the last commit that it sent, or number of the action; [1]: version, or, of a
+ * server, its memory; [2]: of a worker: the memory of the server before */
 struct pl_ps_hello {
 	uint64_t job;		/* hash of job, model and plan */
 	uint64_t n;		/* numbers of a vector */

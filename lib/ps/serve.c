@@ -200,13 +200,17 @@ static int serve(struct pl_ps_server *s, struct pl_err *err)
 	return 0;
 }
 
-/* Workers to tell. Those of the server before this one have to come again. */
+/* Workers to tell. Those that have not come yet, or not again after another server, do; but not if
+ * this one has gone on without them. */
 static uint32_t n_left(const struct pl_ps_server *s)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->p->workers; i++)
-		n += !s->client[i].ended && (s->client[i].connected || s->again);
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		bool comes = (s->again || s->nothing) && !s->begun && ended_rank(s->p, i) < 0;
+
+		n += !s->client[i].ended && (s->client[i].connected || comes);
+	}
 	return n;
 }
 
@@ -214,7 +218,7 @@ static uint32_t n_left(const struct pl_ps_server *s)
 static void end_workers(struct pl_ps_server *s, const char *why)
 {
 	struct pl_err ignore = { 0 };
-	pl_ns until = pl_now_ns() + s->p->timeout_ns, step = 0;
+	pl_ns until = pl_now_ns() + (s->nothing ? LATE : 1) * s->p->timeout_ns, step = 0;
 	bool nothing;
 
 	s->ending = true;
@@ -270,9 +274,12 @@ static void count(struct pl_ps_server *s)
 	s->t->step = (int64_t)(g->w_steps / s->p->workers);
 	s->t->steps_done = s->t->step - f->first_step;
 	s->p->w.taken = (int64_t)g->w_samples;
-	for (uint32_t i = 0; i < s->p->workers; i++)
+	for (uint32_t i = 0; i < s->p->workers; i++) {
 		s->p->seen[i] = *pl_policy_worker(s->policy, i);
-	s->t->bytes_sent = pl_comm_endpoint_sent(s->p->end) + pl_ps_others_sent(s);
+		s->p->counts[i] = pl_ps_server_counts(s, i);
+	}
+	s->p->seconds = (double)(s->t->end - s->t->begin) / 1e9;
+	s->t->bytes_sent = pl_ps_server_sent(s) + pl_ps_others_sent(s);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -324,8 +331,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 			PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
 		s->again = g->begun;
 		p->w.best = g->best;
-		s->run_begin = pl_now_ns();
-		s->t->begin = s->run_begin - g->elapsed_ns;
+		s->t->begin = g->begun ? g->begin : pl_now_ns();
 		s->t->step = (int64_t)(g->steps / p->workers);
 		if (g->over) {
 			s->t->time_to_target_s = g->to_target_s;
@@ -334,7 +340,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 		pl_say(s->log, PL_LOG_WARN, "%s was started again, at version %llu of the weights",
 		       p->servers > 1 ? "server 0" : "the server", (unsigned long long)g->version);
 	}
-	s->elapsed_before = g->elapsed_ns;
+	s->sent_before = g->bytes_sent;
 	pl_ps_store_commit(s->store);
 	PL_CHECK(pl_ps_copies_open(&s->copies, s->store, o.bodies, err));
 	for (uint32_t i = 0; i < p->workers; i++)
@@ -384,6 +390,7 @@ int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_ps_server_open(&s, err));
+	s.nothing = !s.again && pl_ps_store_progress(s.store)->steps >= s.budget;
 	rc = serve(&s, err);
 	t->end = pl_now_ns();
 	if (rc >= 0)

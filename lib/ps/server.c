@@ -213,7 +213,7 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		of.id = pl_ps_store_applied(s->store, e->worker)->id = commit->value[0];
 		of.session = commit->value[1];
 	}
-	pl_ps_store_progress(s->store)->elapsed_ns = s->elapsed_before + e->now - s->run_begin;
+	pl_ps_store_progress(s->store)->bytes_sent = pl_ps_server_sent(s);
 	PL_CHECK(act(s, a, n, &of, err));
 	PL_CHECK(save_policy(s, err));
 	pl_ps_store_commit(s->store);
@@ -236,13 +236,19 @@ static int join(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
 
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err)
 {
-	s->begun = pl_ps_store_progress(s->store)->begun = true;
-	s->run_begin = pl_now_ns();
-	s->t->begin = s->run_begin - s->elapsed_before;
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	pl_ns now = pl_now_ns();
+
+	if (!g->begun)
+		g->begin = now;
+	s->begun = g->begun = true;
+	s->t->begin = g->begin; /* time in which no server was there counts */
 	for (uint32_t i = 0; i < s->p->workers; i++) {
-		s->client[i].left = s->run_begin;
+		s->client[i].left = now;
 		if (s->client[i].ready)
 			PL_CHECK(join(s, i, err));
+		else /* what the server before this one sent it */
+			pl_ps_sent_all(&s->client[i].sent);
 	}
 	return 0;
 }
@@ -341,6 +347,7 @@ int pl_ps_server_welcome(struct pl_ps_server *s, struct pl_err *err)
 		c->welcome = true;
 		m.value[0] = pl_ps_store_applied(s->store, i)->id;
 		m.value[1] = c->keeps;
+		m.value[2] = pl_ps_store_number(s->store);
 		rc = pl_comm_endpoint_send(s->p->end, c->connection, &m, NULL, err);
 	}
 	pl_free(at);
@@ -362,6 +369,11 @@ static int on_hello(struct pl_ps_server *s, const struct pl_endpoint_event *ev, 
 	c->connected = true;
 	c->ended = false;
 	c->connection = ev->connection;
+	if (!s->ending && ev->message.value[2] &&
+	    ev->message.value[2] != pl_ps_store_number(s->store)) {
+		s->again = true; /* the other workers come, too, and are told */
+		return pl_fail(err, PL_EIO, PL_PS_ANEW, 0);
+	}
 	return s->ending ? pl_ps_server_end(s, worker, err) : pl_ps_server_welcome(s, err);
 }
 
@@ -419,6 +431,39 @@ static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns n
 	return pl_ps_whole_begin(s, &row, err);
 }
 
+static void add_counts(struct pl_ps_counts *a, const struct pl_ps_counts *b)
+{
+	a->steps += b->steps;
+	a->bytes_sent += b->bytes_sent;
+	a->compute_ns += b->compute_ns;
+	a->wait_ns += b->wait_ns;
+	a->commit_ns += b->commit_ns;
+}
+
+static void take_counts(struct pl_ps_server *s, uint32_t worker, uint64_t session,
+			const struct pl_ps_counts *c)
+{
+	struct pl_ps_applied *a = pl_ps_store_applied(s->store, worker);
+
+	if (a->counted != session)
+		add_counts(&a->before, &a->counts);
+	a->counted = session;
+	a->counts = *c;
+}
+
+struct pl_ps_counts pl_ps_server_counts(struct pl_ps_server *s, uint32_t worker)
+{
+	struct pl_ps_counts all = pl_ps_store_applied(s->store, worker)->before;
+
+	add_counts(&all, &pl_ps_store_applied(s->store, worker)->counts);
+	return all;
+}
+
+uint64_t pl_ps_server_sent(const struct pl_ps_server *s)
+{
+	return s->sent_before + pl_comm_endpoint_sent(s->p->end);
+}
+
 static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_message *m,
 		 struct pl_err *err)
 {
@@ -429,7 +474,7 @@ static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_messag
 				     .now = pl_now_ns() };
 
 	memcpy(&c, m->body, sizeof(c));
-	s->p->counts[worker] = c.counts;
+	take_counts(s, worker, m->value[1], &c.counts);
 	s->client[worker].arrived = e.now;
 	if (!isfinite(c.loss))
 		return pl_fail(err, PL_EDATA,
@@ -521,12 +566,15 @@ static struct pl_ps_client *client_of(struct pl_ps_server *s, const struct pl_en
 
 static int on_bye(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
+	struct pl_ps_counts counts;
 	uint32_t worker = ev->peer - s->p->servers;
 
 	if (!client_of(s, ev))
 		return 0;
-	if (ev->message.bytes == sizeof(s->p->counts[worker]))
-		memcpy(&s->p->counts[worker], ev->message.body, ev->message.bytes);
+	if (ev->message.bytes == sizeof(counts)) {
+		memcpy(&counts, ev->message.body, sizeof(counts));
+		take_counts(s, worker, ev->message.value[0], &counts);
+	}
 	s->client[worker].ended = true;
 	if (!s->ending) { /* a signal to one process ends the job, as in other engines */
 		s->t->done = s->t->interrupted = true;
@@ -593,8 +641,10 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing, struc
 	case PL_ENDPOINT_LOST:
 		if (ev.peer < s->p->servers)
 			return pl_ps_others_lost(s, &ev, err);
-		if ((c = client_of(s, &ev)))
+		if ((c = client_of(s, &ev))) {
+			c->ended |= s->ending && ev.goodbye; /* it was told */
 			return leave(s, (uint32_t)(c - s->client), ev.why, err);
+		}
 		return 0;
 	default:
 		return 0;

@@ -666,6 +666,36 @@ static void test_away(struct pl_job *job, bool pending, bool replaced)
 	clean_up();
 }
 
+/* A server that was started again, without one of the workers: nothing stays for that one. */
+static void test_gone(struct pl_job *job)
+{
+	struct pl_ps_server *s = &process[0].server;
+	struct pl_err err = { 0 };
+
+	n_servers = 1;
+	n_workers = 3;
+	n_all = 4;
+	if (pl_job_set(job, "policy asp", &err) < 0)
+		fails(err.msg, 0);
+	begin_all(9);
+	for (uint32_t i = 0; i < n_all; i++)
+		endpoint[i].shares = true;
+	for (int k = 0; k < 4000; k++)
+		step(any(n_all));
+	ok(bodies_written(&process[0]) > 2, "weights in several bodies");
+	end(3);
+	end(0);
+	start(0);
+	for (int k = 0; pl_ps_server_there(s) < 2 && k < 10000; k++)
+		step(any(3));
+	ok(pl_ps_server_begin(s, &err) == 0, "a server is started again, without one worker");
+	until_commits(1, 20);
+	until_commits(2, 20);
+	is_i64(endpoint[0].allocs, 0, "... and writes weights to bodies that this one had");
+	is_str(failure ? failure : "", "", "all went as told");
+	clean_up();
+}
+
 /* A process that is stopped while it reads weights of another one, and the other one goes on. */
 static void test_reply(void)
 {
@@ -732,6 +762,7 @@ int main(void)
 			test_policy(&job, policies[i].name, servers, 2 + servers % 2,
 				    CASES(policies[i].walks));
 	test_bsp(&job);
+	test_gone(&job);
 	for (int k = 0; k < 4; k++)
 		test_away(&job, k & 1, k & 2);
 	pl_train_worker_fini(&worker, false);
