@@ -28,13 +28,23 @@ struct worker {
 	bool overlaps, flies;
 	pl_ns sent;
 	struct pl_ps_counts counts;
+	uint64_t uncommitted, committed; /* steps since the last commit, and of it */
+	/* Where the schedule is: the step of the job at the last order, and own steps since then.
+	 */
+	double job_step;
+	uint64_t since;
 };
 
 /* An order may have come. */
 static void obey(struct worker *k)
 {
-	if (k->s.has_order)
+	uint64_t uncounted = k->uncommitted + (k->s.ordered < k->s.id ? k->committed : 0);
+
+	if (k->s.has_order) {
 		k->due = k->s.order.every > 0 ? k->s.order.first : INT64_MAX;
+		k->job_step = k->s.job_step + (double)uncounted / k->p->workers;
+		k->since = 0;
+	}
 	k->s.has_order = false;
 }
 
@@ -105,6 +115,7 @@ static void begin_commit(struct worker *k)
 	k->now.commit_ns = k->last_commit_ns;
 	k->now.reply_ns = k->last_reply_ns;
 	k->step_sum = 0;
+	k->uncommitted = 0;
 }
 
 static void count_step(struct worker *k, pl_ns ns)
@@ -157,6 +168,8 @@ static int commit(struct worker *k, struct pl_err *err)
 	if (k->s.order.every > 0) /* the next one may be due already */
 		k->due += k->s.order.every;
 	PL_CHECK(pl_ps_session_commit(&k->s, err));
+	k->committed = k->uncommitted;
+	k->uncommitted = 0;
 	k->sent = begin;
 	k->flies = k->overlaps;
 	if (!k->flies)
@@ -178,6 +191,8 @@ static int local_step(struct worker *k, struct pl_err *err)
 {
 	const struct pl_ps_turn turn = { .word = PL_PS_STEP,
 					 .step = k->t->step,
+					 .at = (int64_t)(k->job_step +
+							 k->s.pace * (double)k->since),
 					 .batch = k->s.order.batch,
 					 .rate = k->s.order.rate > 0 ? k->s.order.rate : 1 };
 	pl_ns begin = pl_now_ns();
@@ -185,6 +200,9 @@ static int local_step(struct worker *k, struct pl_err *err)
 
 	PL_CHECK(pl_ps_group_say(k->p, &turn, err));
 	PL_CHECK(pl_ps_group_step(k->p, k->t, &turn, &r, err));
+	k->now.lr = turn.rate * pl_optim_lr(&k->p->w.optim_opts, turn.at);
+	k->since++;
+	k->uncommitted++;
 	k->now.steps++;
 	k->now.samples += (uint64_t)pl_ps_group_samples(k->p);
 	/* the ranks of a group wait for one another */

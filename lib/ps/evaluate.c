@@ -47,6 +47,15 @@ static void evaluate(void *arg)
 					  : NAN;
 }
 
+/* The first one after this step. */
+static void set_next(struct pl_ps_evaluator *e, int64_t step)
+{
+	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
+
+	if (every)
+		e->next_steps = ((uint64_t)step * e->p->workers / every + 1) * every;
+}
+
 struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *err)
 {
 	struct pl_ps *p = (struct pl_ps *)t->worker;
@@ -57,6 +66,7 @@ struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *e
 	e->t = t;
 	e->p = p;
 	e->best_step = -1;
+	set_next(e, t->step);
 	if (t->job->checkpoint_best &&
 	    pl_alloc(&e->best, pl_ps_vector_size(&p->vector), sizeof(float), err) < 0)
 		goto fail;
@@ -106,7 +116,6 @@ bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
 int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *row,
 			  float **weights)
 {
-	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
 	int i = 0;
 
 	while (e->v[i].used)
@@ -117,8 +126,7 @@ int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *
 	e->v[i].row.lr = NAN;
 	e->used++;
 	e->next = row->at + PAUSE_NS;
-	if (every)
-		e->next_steps = ((uint64_t)row->step * e->p->workers / every + 1) * every;
+	set_next(e, row->step);
 	*weights = e->v[i].weights;
 	return i;
 }
@@ -144,6 +152,8 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 	PL_CHECK(pl_fail_as(err, &v->err));
 	t->eval_loss = v->row.loss;
 	t->accuracy = v->row.accuracy;
+	t->evaluated = v->row.step;
+	e->p->evaluated = v->row.samples;
 	if (t->job->target_loss > 0 && !t->done) {
 		bool below = v->row.loss <= t->job->target_loss;
 

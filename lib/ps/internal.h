@@ -59,6 +59,7 @@ struct pl_ps_turn {
 	uint32_t word;
 	uint32_t fresh;	     /* TAKE: what was counted since the last commit is forgotten */
 	int64_t step, batch; /* STEP: its number; samples of all ranks, 0: the job's */
+	int64_t at;	     /* STEP: number of the step of the schedule */
 	double rate;	     /* STEP: factor of the learning rate */
 };
 /* A worker that is one rank has a group of size 1, without a world: nothing is sent. */
@@ -74,6 +75,10 @@ struct pl_ps_group {
 	char why[sizeof(((struct pl_err *)0)->msg)];
 	struct pl_dp_sync sync;
 	int64_t batch; /* of the last step, as its turn said */
+	/* Adam counts steps from the one in which the optimizer began; its state is not that of a
+	 * checkpoint. */
+	bool begun;
+	int64_t begin;
 	struct pl_ps_tally tally;
 };
 
@@ -114,6 +119,8 @@ struct pl_ps {
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
 	double seconds;		       /* of training; of server 0 */
+	int64_t evaluated;	       /* samples in the weights that it has evaluated last */
+	bool has_state;		       /* the optimizer goes on with that of a checkpoint */
 };
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {
@@ -323,8 +330,9 @@ struct pl_ps_client { /* a worker */
 	pl_ns arrived;
 	pl_ns left; /* when it was lost; of one that never came, when training began */
 	struct pl_ps_sent sent;
-	uint64_t keeps; /* version of the weights that it had when it greeted */
-	bool commits;	/* the slices of other servers are not there yet */
+	uint64_t keeps;	      /* version of the weights that it had when it greeted */
+	double loss, samples; /* of its last commit */
+	bool commits;	      /* the slices of other servers are not there yet */
 	struct pl_endpoint_event commit;
 };
 struct pl_ps_meets {		/* a group */
@@ -337,6 +345,7 @@ struct pl_ps_server {
 	struct pl_train *t;
 	const struct pl_log *log;
 	struct pl_policy *policy;
+	bool waits; /* its workers wait for one another */
 	struct pl_ps_store *store;
 	struct pl_ps_evaluator *evaluator;
 	struct pl_ps_client *client; /* [workers] */
@@ -493,6 +502,8 @@ struct pl_ps_session {
 	pl_ns waited;		      /* for other workers, as the last reply says */
 	bool has_order;		      /* a new one */
 	struct pl_policy_order order; /* first: on the own clock */
+	double job_step, pace;	      /* as the order says, */
+	uint64_t ordered;	      /* which counts the commits up to this one */
 };
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err) PL_MUST;
 void pl_ps_session_close(struct pl_ps_session *s);

@@ -41,11 +41,11 @@
  *     PLACES {host}                    ->                     where groups are hosts
  *                                      <- PLACES: the worker of each rank
  *
- * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
- * values the id of the worker's last commit that was applied, the version of W, the time from the
- * arrival of the commit to the reply (ns), and the number of its action; its body is that of
- * copies.c. A worker takes a reply when all servers have sent their slices of one number, which are
- * all of one version.
+ * An ORDER is a struct pl_policy_order whose times count from the message on, with the step of the
+ * job. A REPLY has in its values the id of the worker's last commit that was applied, the version
+ * of W, the time from the arrival of the commit to the reply (ns), and the number of its action;
+ * its body is that of copies.c. A worker takes a reply when all servers have sent their slices of
+ * one number, which are all of one version.
  *
  * Worker and server both have the weights of a reply until the next one. If that is so with all
  * servers, the bodies of a commit are slices of the new weights, not of U. COMMIT and SLICE name
@@ -104,6 +104,13 @@ struct pl_ps_counts {
 	pl_ns wait_ns;	  /* a reply waited for other workers */
 	pl_ns commit_ns;  /* the rest of commits: sending, applying, receiving */
 };
+struct pl_ps_order {
+	struct pl_policy_order policy;
+	/* Of the job, at which it is, and how many more each step of the worker makes: by them goes
+	 * the schedule of the learning rate. */
+	double step, pace;
+	uint64_t applied; /* id of the worker's last commit that is in `step` */
+};
 #define PL_PS_ADDRESS 304
 /* value[0]: id of the last commit that it sent, or number of the action; [1]: version, or, of a
  * server, its memory; [2]: of a worker: the memory of the server before */
@@ -120,6 +127,7 @@ struct pl_ps_commit {
 	uint64_t steps, samples;	    /* of this commit */
 	uint64_t base;			    /* version of the weights from which they began */
 	double loss;			    /* mean */
+	double lr;			    /* of the last step */
 	pl_ns step_ns, commit_ns, reply_ns; /* as pl_policy_event */
 	int64_t hits, classified;
 	struct pl_ps_counts counts;

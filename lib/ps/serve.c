@@ -5,6 +5,8 @@
  * Server 0 evaluates and writes checkpoints. Slices of other servers come for that while commits go
  * on.
  */
+#include <math.h>
+
 #include "ps/internal.h"
 
 #define TURN_NS 50000000 /* so often the server looks whether somebody asked it to end */
@@ -270,16 +272,21 @@ static void count(struct pl_ps_server *s)
 	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
 	const struct pl_feed *f = &s->p->w.feed;
 
-	/* after a signal, a round may be begun, which the weights do not have */
-	s->t->step = (int64_t)(g->w_steps / s->p->workers);
-	s->t->steps_done = s->t->step - f->first_step;
-	s->p->w.taken = (int64_t)g->w_samples;
 	for (uint32_t i = 0; i < s->p->workers; i++) {
 		s->p->seen[i] = *pl_policy_worker(s->policy, i);
 		s->p->counts[i] = pl_ps_server_counts(s, i);
 	}
 	s->p->seconds = (double)(s->t->end - s->t->begin) / 1e9;
 	s->t->bytes_sent = pl_ps_server_sent(s) + pl_ps_others_sent(s);
+	/* after a signal, a round may be begun, which the weights do not have */
+	s->t->step = (int64_t)(g->w_steps / s->p->workers);
+	s->t->steps_done = s->t->step - f->first_step;
+	s->p->w.taken = (int64_t)g->w_samples;
+	if (s->t->evaluated == s->t->step && s->p->evaluated == s->p->w.taken)
+		return;
+	s->t->evaluated = -1;
+	if (s->t->interrupted) /* there is no evaluation of these weights */
+		s->t->eval_loss = s->t->accuracy = NAN;
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -300,6 +307,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 
 	PL_CHECK(pl_policy_parse(j->policy, &o, err));
 	o.argument = pl_job_policy_argument(j);
+	s->waits = pl_policy_waits(o.kind);
 	return pl_policy_new(&o, &s->policy, err);
 }
 

@@ -23,17 +23,37 @@ static int send_small(struct pl_ps_server *s, uint32_t worker, uint32_t kind, co
 	return pl_comm_endpoint_send(s->p->end, s->client[worker].connection, &m, NULL, err);
 }
 
+/* Steps of the job in a step of the worker: those of all present workers, by their number. */
+static double pace_of(const struct pl_ps_server *s, uint32_t worker)
+{
+	double steps = 0, own = (double)pl_policy_worker(s->policy, worker)->step_ns;
+	double n = s->p->workers;
+
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		const struct pl_policy_worker *w = pl_policy_worker(s->policy, i);
+
+		if (w->present && !s->waits && !(w->step_ns > 0 && own > 0))
+			return 1; /* it is not known yet */
+		if (w->present)
+			steps += s->waits ? 1 : own / (double)w->step_ns;
+	}
+	return steps / n;
+}
+
 static int send_order(struct pl_ps_server *s, uint32_t worker, const struct pl_policy_order *o,
 		      pl_ns now, struct pl_err *err)
 {
-	struct pl_policy_order relative = *o;
+	struct pl_ps_order relative = { .policy = *o };
 	uint64_t done = pl_ps_store_progress(s->store)->steps;
 	uint64_t left = s->budget > done ? s->budget - done : 1;
 
-	relative.first -= now;
+	relative.step = (double)done / s->p->workers;
+	relative.pace = pace_of(s, worker);
+	relative.applied = pl_ps_store_applied(s->store, worker)->id;
+	relative.policy.first -= now;
 	/* so that one worker alone does not go beyond the end */
-	if (!relative.steps || relative.steps > left)
-		relative.steps = left;
+	if (!relative.policy.steps || relative.policy.steps > left)
+		relative.policy.steps = left;
 	return send_small(s, worker, PL_PS_ORDER, &relative, sizeof(relative), err);
 }
 
@@ -409,6 +429,19 @@ static int on_ready(struct pl_ps_server *s, const struct pl_endpoint_event *ev, 
 
 /* ---- commits --------------------------------------------------------------------------------- */
 
+/* Of the last commits of all workers; under a policy with rounds that is the last round, when it
+ * ends. */
+static double mean_loss(const struct pl_ps_server *s)
+{
+	double loss = 0, samples = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		loss += s->client[i].loss * s->client[i].samples;
+		samples += s->client[i].samples;
+	}
+	return loss / samples;
+}
+
 static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns now,
 		   struct pl_err *err)
 {
@@ -419,11 +452,11 @@ static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns n
 	row.loss = c->loss;
 	if (c->classified)
 		row.accuracy = (double)c->hits / (double)c->classified;
-	row.lr = pl_optim_lr(&s->p->w.optim_opts, pl_max_i64(0, row.step - 1));
+	row.lr = c->lr;
 	t->step = row.step;
 	t->steps_done = row.step - s->p->w.feed.first_step;
 	t->samples_all = row.samples - s->p->w.feed.first_sample;
-	t->last_loss = c->loss;
+	t->last_loss = mean_loss(s);
 	PL_CHECK(t->row(t->arg, &row, err));
 	/* within a round the weights are those of its beginning */
 	if (pl_policy_collects(s->policy) || !pl_ps_evaluator_due(s->evaluator, steps))
@@ -489,6 +522,8 @@ static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_messag
 	e.step_ns = c.step_ns;
 	e.commit_ns = c.commit_ns;
 	e.reply_ns = c.reply_ns;
+	s->client[worker].loss = c.loss;
+	s->client[worker].samples = (double)c.samples;
 	g = pl_ps_store_progress(s->store);
 	g->steps += c.steps;
 	g->samples += c.samples;

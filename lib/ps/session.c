@@ -261,9 +261,15 @@ static int take_welcome(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 
 static void take_order(struct pl_ps_session *s, const struct pl_message *m)
 {
-	if (m->bytes != sizeof(s->order))
+	struct pl_ps_order o;
+
+	if (m->bytes != sizeof(o))
 		return;
-	memcpy(&s->order, m->body, sizeof(s->order));
+	memcpy(&o, m->body, sizeof(o));
+	s->order = o.policy;
+	s->job_step = o.step;
+	s->pace = o.pace;
+	s->ordered = o.applied;
 	s->order.first += pl_now_ns();
 	s->has_order = true;
 }
