@@ -23,6 +23,7 @@ for policy in bsp 'ssp staleness=2' asp 'local local-steps=4' fixed-adacomm adac
 	check "${policy%% *}, four workers: trains" ps "$policy" 4 -O json --export=ps.st
 	floats ps.st >a
 	check "... all weights are others" [ "$(paste a begin.txt | awk '$1 != $2 { n++ } END { print (n > 2000) }')" = 1 ]
+	# shellcheck disable=SC2016  # fields of awk
 	check "... and better" awk -F '[:,]' '/"eval_loss"/ { loss = $2 } END { exit !(loss > 0 && loss < 1.42) }' out
 	check "... and reports its name" grep -q "\"policy\": \"${policy%% *}\"" out
 	check "... with the result of each worker" [ "$(grep -c '"rank"' out)" = 4 ]

@@ -87,7 +87,9 @@ kill -CONT "$worker"
 wait "$pid"
 passed=$(($(date +%s%N) - begun))
 check "a server is killed, and a worker comes back to it late" grep -q 'the server was started again' err
+# shellcheck disable=SC2016  # fields of awk
 check "... that time counts" awk -F '[:,]' -v ns=$passed '/"seconds"/ { s = $2 } END { exit !(s > ns / 1e9 - 0.3) }' times.json
+# shellcheck disable=SC2016  # fields of awk
 check "... in the log, too" awk -F , -v ns=$passed 'END { exit !($1 > ns / 1e9 - 0.3) }' log.csv
 start asp --report=times.json
 kill -KILL "$worker"

@@ -57,6 +57,7 @@ sleep 0.05
 kill -TERM "$(pgrep -P $!)"
 wait $!
 check "a signal within a round: the checkpoint is that of its beginning" [ $(($(number step cut.st) % 8)) = 0 ]
+# shellcheck disable=SC2016  # fields of awk
 check "... the report has no evaluation, or that of these weights" awk -F '[:,]' -v step="$(number step cut.st)" '
 	FNR == NR && /"eval_loss"/ { loss = $2 } FNR < NR && $2 == step && $5 != "" { right = $5 }
 	END { exit !(loss ~ /null/ || (right - loss < 1e-6 && loss - right < 1e-6)) }' cut.json cut.csv
