@@ -82,8 +82,10 @@ void pl_policy_argument_steps(const struct pl_policy *p, uint32_t worker,
 
 /* The state of a kind whose workers wait for one another begins with it. */
 struct pl_policy_round {
-	double weight; /* of the commits in S, 1 for a commit with the batch of the job */
+	double weight;	/* of the commits in S, 1 for a commit with the batch of the job */
+	uint64_t begun; /* steps of all workers before this round */
 };
+#define PL_POLICY_ROUND_KEPT 2	/* members that put() keeps */
 struct pl_policy_round_worker { /* 8 bytes, which put() keeps */
 	uint32_t committed : 1; /* in this round */
 	/* batchtune: samples of a step before any batch was chosen, 0: not known; and now, 0: the
@@ -97,6 +99,8 @@ void pl_policy_round_joined(struct pl_policy *p, const struct pl_policy_event *e
 void pl_policy_round_left(struct pl_policy *p, const struct pl_policy_event *e);
 void pl_policy_round_committed(struct pl_policy *p, const struct pl_policy_event *e);
 bool pl_policy_round_valid(const struct pl_policy *p);
+/* Steps of a worker in this round: the rest of the training, divided by the workers. */
+uint64_t pl_policy_round_most(const struct pl_policy *p);
 /* W = W + S / weight. */
 void pl_policy_round_mean(const struct pl_policy *p, double weight, struct pl_policy_update *u);
 

@@ -195,6 +195,8 @@ static struct pl_policy_order order_of(const struct pl_policy *p, uint32_t worke
 
 	if (p->o.kind->order)
 		p->o.kind->order(p, worker, &o);
+	if (p->o.kind->waits && p->o.steps)
+		o.steps = pl_min_size(o.steps, pl_policy_round_most(p));
 	return o;
 }
 
@@ -370,6 +372,11 @@ uint64_t pl_policy_version(const struct pl_policy *p)
 uint32_t pl_policy_min_workers(const struct pl_policy *p)
 {
 	return p->o.min_workers;
+}
+
+bool pl_policy_collects(const struct pl_policy *p)
+{
+	return p->o.kind->waits && ((const struct pl_policy_round *)p->state)->weight > 0;
 }
 
 void pl_policy_few(const struct pl_policy *p, uint32_t worker, char *text, size_t size)

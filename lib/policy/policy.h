@@ -42,6 +42,9 @@ struct pl_policy_opts {
 	pl_ns epoch;	    /* from one search to the next; 0: PL_POLICY_EPOCH periods */
 	double target_loss; /* 0: none */
 	uint64_t seed;
+	/* Of all workers together, at which training ends; 0: not known. Workers that wait for one
+	 * another make no more of them than that in the last round. */
+	uint64_t steps;
 };
 #define PL_POLICY_PERIOD 16
 #define PL_POLICY_EPOCH	 20
@@ -152,6 +155,9 @@ struct pl_policy_worker {
 const struct pl_policy_worker *pl_policy_worker(const struct pl_policy *p, uint32_t worker);
 uint64_t pl_policy_version(const struct pl_policy *p);	   /* number of UPDATEs that changed W */
 uint32_t pl_policy_min_workers(const struct pl_policy *p); /* the default filled in */
+/* Are there commits in S, so that the weights do not have all that was committed? Training ends, is
+ * evaluated and is saved when there are none. */
+bool pl_policy_collects(const struct pl_policy *p);
 /* "worker 1 has left: 2 of 3 workers remain, and bsp needs 3" */
 void pl_policy_few(const struct pl_policy *p, uint32_t worker, char *text, size_t size);
 /* H = mean(v) / min(v) of the workers that are present and have committed, v = 1 / step_ns; NAN:

@@ -10,7 +10,7 @@ const struct pl_policy_kind pl_policy_bsp = {
 	.help = "all workers commit after each step and wait for one another",
 	.state = sizeof(struct pl_policy_round),
 	.of_worker = sizeof(struct pl_policy_round_worker),
-	.kept = 1,
+	.kept = PL_POLICY_ROUND_KEPT,
 	PL_POLICY_ROUND,
 	.apply = pl_policy_round_mean,
 };

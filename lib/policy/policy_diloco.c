@@ -28,7 +28,7 @@ const struct pl_policy_kind pl_policy_diloco = {
 	.usual = 100,
 	.state = sizeof(struct pl_policy_round),
 	.of_worker = sizeof(struct pl_policy_round_worker),
-	.kept = 1,
+	.kept = PL_POLICY_ROUND_KEPT,
 	PL_POLICY_ROUND,
 	.apply = apply,
 	.order = pl_policy_argument_steps,

@@ -7,8 +7,8 @@
 
 #define LOCAL                                                                                      \
 	.argument = "TAU", .least = 1, .most = 1e9, .state = sizeof(struct pl_policy_round),       \
-	.of_worker = sizeof(struct pl_policy_round_worker), .kept = 1, PL_POLICY_ROUND,            \
-	.apply = pl_policy_round_mean, .order = pl_policy_argument_steps
+	.of_worker = sizeof(struct pl_policy_round_worker), .kept = PL_POLICY_ROUND_KEPT,          \
+	PL_POLICY_ROUND, .apply = pl_policy_round_mean, .order = pl_policy_argument_steps
 
 const struct pl_policy_kind pl_policy_local = {
 	.name = "local",

@@ -31,6 +31,16 @@ bool pl_policy_round_valid(const struct pl_policy *p)
 	return r->weight >= 0 && r->weight < INFINITY;
 }
 
+/* In the first round some may not have joined yet. */
+uint64_t pl_policy_round_most(const struct pl_policy *p)
+{
+	const struct pl_policy_round *r = p->state;
+	uint64_t left = p->o.steps > r->begun ? p->o.steps - r->begun : 1;
+	uint32_t n = r->begun ? p->present : p->o.workers;
+
+	return (left + n - 1) / n;
+}
+
 /* Have all present workers committed, and are there enough? */
 static bool complete(const struct pl_policy *p)
 {
@@ -46,14 +56,17 @@ static void end_round(struct pl_policy *p, uint32_t worker, struct pl_policy_upd
 	u->clear = true;
 	pl_policy_update(p, worker, u);
 	r->weight = 0;
+	r->begun = 0;
 	p->in_round = 0;
 	if (p->o.kind->decide)
 		p->o.kind->decide(p);
 	for (uint32_t i = 0; i < p->o.workers; i++) {
 		round_worker(p, i)->committed = 0;
+		r->begun += p->w[i].steps;
+	}
+	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present)
 			pl_policy_reply(p, i);
-	}
 }
 
 /* A worker whose commit is in S already, because it was lost or the server was restarted in this

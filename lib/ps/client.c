@@ -22,20 +22,29 @@ struct worker {
 	struct pl_ps_commit now; /* what the next commit is of */
 	double step_sum;
 	uint64_t group_bytes; /* that ranks of the group had sent one another at the last commit */
-	uint64_t before;      /* bytes sent until the group had lost a rank */
 	pl_ns last_commit_ns, last_reply_ns;
 	/* Commits overlap with steps: the last one flies until its reply, and s.x has its weights.
 	 */
 	bool overlaps, flies;
 	pl_ns sent;
 	struct pl_ps_counts counts;
+	uint64_t uncommitted, committed; /* steps since the last commit, and of it */
+	/* Where the schedule is: the step of the job at the last order, and own steps since then.
+	 */
+	double job_step;
+	uint64_t since;
 };
 
 /* An order may have come. */
 static void obey(struct worker *k)
 {
-	if (k->s.has_order)
+	uint64_t uncounted = k->uncommitted + (k->s.ordered < k->s.id ? k->committed : 0);
+
+	if (k->s.has_order) {
 		k->due = k->s.order.every > 0 ? k->s.order.first : INT64_MAX;
+		k->job_step = k->s.job_step + (double)uncounted / k->p->workers;
+		k->since = 0;
+	}
 	k->s.has_order = false;
 }
 
@@ -106,6 +115,7 @@ static void begin_commit(struct worker *k)
 	k->now.commit_ns = k->last_commit_ns;
 	k->now.reply_ns = k->last_reply_ns;
 	k->step_sum = 0;
+	k->uncommitted = 0;
 }
 
 static void count_step(struct worker *k, pl_ns ns)
@@ -135,7 +145,7 @@ static int count(struct worker *k, struct pl_err *err)
 
 static uint64_t bytes_sent(const struct worker *k)
 {
-	return k->before + pl_comm_endpoint_sent(k->p->end) + k->group_bytes;
+	return pl_comm_endpoint_sent(k->p->end) + k->group_bytes;
 }
 
 static int commit(struct worker *k, struct pl_err *err)
@@ -152,14 +162,14 @@ static int commit(struct worker *k, struct pl_err *err)
 		return 0;
 	}
 	k->now.step_ns = (pl_ns)(k->step_sum / (double)k->now.steps);
-	k->counts.commits++;
 	k->counts.bytes_sent = bytes_sent(k);
-	k->counts.end = begin;
 	k->now.counts = k->counts;
 	memcpy(k->s.commit, &k->now, sizeof(k->now));
 	if (k->s.order.every > 0) /* the next one may be due already */
 		k->due += k->s.order.every;
 	PL_CHECK(pl_ps_session_commit(&k->s, err));
+	k->committed = k->uncommitted;
+	k->uncommitted = 0;
 	k->sent = begin;
 	k->flies = k->overlaps;
 	if (!k->flies)
@@ -181,21 +191,23 @@ static int local_step(struct worker *k, struct pl_err *err)
 {
 	const struct pl_ps_turn turn = { .word = PL_PS_STEP,
 					 .step = k->t->step,
+					 .at = (int64_t)(k->job_step +
+							 k->s.pace * (double)k->since),
 					 .batch = k->s.order.batch,
 					 .rate = k->s.order.rate > 0 ? k->s.order.rate : 1 };
 	pl_ns begin = pl_now_ns();
 	struct pl_step_result r;
-	uint64_t samples;
 
 	PL_CHECK(pl_ps_group_say(k->p, &turn, err));
 	PL_CHECK(pl_ps_group_step(k->p, k->t, &turn, &r, err));
-	samples = (uint64_t)pl_ps_group_samples(k->p);
+	k->now.lr = turn.rate * pl_optim_lr(&k->p->w.optim_opts, turn.at);
+	k->since++;
+	k->uncommitted++;
 	k->now.steps++;
-	k->now.samples += samples;
+	k->now.samples += (uint64_t)pl_ps_group_samples(k->p);
 	/* the ranks of a group wait for one another */
 	count_step(k, k->p->g.world ? pl_now_ns() - begin : r.step_ns);
 	k->counts.steps++;
-	k->counts.samples += samples;
 	return 0;
 }
 
@@ -229,8 +241,6 @@ static int train(struct worker *k, struct pl_err *err)
 
 	PL_CHECK(wait_for_reply(k, err));
 	begin_commit(k);
-	if (!k->counts.begin)
-		k->counts.begin = pl_now_ns();
 	while (!k->s.ended && !*k->t->stop) {
 		PL_CHECK(local_step(k, err));
 		PL_CHECK(look(k, err));
@@ -250,10 +260,12 @@ static void lose_group(struct worker *k, const char *why)
 
 static void say_bye(struct worker *k)
 {
-	struct pl_message m = { .kind = PL_PS_BYE, .body = &k->counts, .bytes = sizeof(k->counts) };
+	struct pl_message m = { .kind = PL_PS_BYE,
+				.value = { k->s.session },
+				.body = &k->counts,
+				.bytes = sizeof(k->counts) };
 	struct pl_err ignore = { 0 };
 
-	k->counts.end = pl_now_ns();
 	k->counts.bytes_sent = bytes_sent(k);
 	if (k->s.server[0].connected)
 		(void)!pl_comm_endpoint_send(k->p->end, k->s.server[0].connection, &m, NULL,
@@ -271,9 +283,7 @@ static bool overlaps(const struct pl_ps *p)
 
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 {
-	struct worker k = {
-		.p = p, .t = t, .due = INT64_MAX, .counts = p->own, .before = p->own.bytes_sent
-	};
+	struct worker k = { .p = p, .t = t, .due = INT64_MAX };
 	int rc;
 
 	PL_TRY(pl_ps_session_open(&k.s, p, err));
@@ -284,7 +294,6 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	else
 		lose_group(&k, err->msg);
 	t->end = pl_now_ns();
-	p->own = k.counts;
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:

@@ -266,7 +266,7 @@ uint64_t pl_ps_sent_keep(struct pl_ps_sent *sent, uint64_t version)
 	return x ? version : NONE;
 }
 
-const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version)
+static struct pl_ps_copy *find(struct pl_ps_sent *sent, uint64_t version)
 {
 	struct pl_ps_copy *x = sent->kept;
 
@@ -277,7 +277,40 @@ const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version)
 	for (size_t i = 0; i < sent->n && !x; i++)
 		if (sent->v[i]->version == version)
 			x = sent->v[i];
+	return x;
+}
+
+static const float *weights_of(const struct pl_ps_copy *x)
+{
 	return x ? (const float *)(const void *)(x->body + HEAD) : NULL;
+}
+
+const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version)
+{
+	return weights_of(find(sent, version));
+}
+
+bool pl_ps_sent_hold(struct pl_ps_sent *sent, uint64_t version)
+{
+	struct pl_ps_copy *x = find(sent, version);
+
+	pl_ps_sent_let_go(sent);
+	sent->held = x;
+	if (x)
+		x->used++;
+	return x;
+}
+
+const float *pl_ps_sent_held(const struct pl_ps_sent *sent)
+{
+	return weights_of(sent->held);
+}
+
+void pl_ps_sent_let_go(struct pl_ps_sent *sent)
+{
+	if (sent->held)
+		sent->held->used--;
+	sent->held = NULL;
 }
 
 void pl_ps_sent_fini(struct pl_ps_sent *sent)

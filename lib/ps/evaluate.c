@@ -30,7 +30,7 @@ struct pl_ps_evaluator {
 	/* Where the job keeps the best weights: those that no checkpoint has yet, of this step; -1:
 	 * none. */
 	float *best;
-	int64_t best_step;
+	int64_t best_step, best_samples;
 };
 
 static void evaluate(void *arg)
@@ -47,6 +47,15 @@ static void evaluate(void *arg)
 					  : NAN;
 }
 
+/* The first one after this step. */
+static void set_next(struct pl_ps_evaluator *e, int64_t step)
+{
+	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
+
+	if (every)
+		e->next_steps = ((uint64_t)step * e->p->workers / every + 1) * every;
+}
+
 struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *err)
 {
 	struct pl_ps *p = (struct pl_ps *)t->worker;
@@ -57,6 +66,7 @@ struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *e
 	e->t = t;
 	e->p = p;
 	e->best_step = -1;
+	set_next(e, t->step);
 	if (t->job->checkpoint_best &&
 	    pl_alloc(&e->best, pl_ps_vector_size(&p->vector), sizeof(float), err) < 0)
 		goto fail;
@@ -106,7 +116,6 @@ bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
 int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *row,
 			  float **weights)
 {
-	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
 	int i = 0;
 
 	while (e->v[i].used)
@@ -117,8 +126,7 @@ int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *
 	e->v[i].row.lr = NAN;
 	e->used++;
 	e->next = row->at + PAUSE_NS;
-	if (every)
-		e->next_steps = ((uint64_t)row->step * e->p->workers / every + 1) * every;
+	set_next(e, row->step);
 	*weights = e->v[i].weights;
 	return i;
 }
@@ -144,6 +152,8 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 	PL_CHECK(pl_fail_as(err, &v->err));
 	t->eval_loss = v->row.loss;
 	t->accuracy = v->row.accuracy;
+	t->evaluated = v->row.step;
+	e->p->evaluated = v->row.samples;
 	if (t->job->target_loss > 0 && !t->done) {
 		bool below = v->row.loss <= t->job->target_loss;
 
@@ -165,6 +175,7 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 		v->weights = e->best;
 		e->best = weights;
 		e->best_step = v->row.step;
+		e->best_samples = v->row.samples;
 	}
 	return isnan(v->row.loss) ? 0 : t->row(t->arg, &v->row, err);
 }
@@ -178,6 +189,7 @@ static int write_best(struct pl_ps_evaluator *e, struct pl_err *err)
 	if (step < 0 || e->running)
 		return 0;
 	e->best_step = -1;
+	p->w.taken = e->best_samples;
 	pl_ps_vector_write(&p->w.view, e->best);
 	pl_net_changed(p->w.net);
 	return e->t->engine->save(&p->w, e->t->job->checkpoint_best, step, err);

@@ -42,7 +42,8 @@ int pl_ps_follower_connect(struct pl_ps_follower *f, pl_ns until, struct pl_err 
 	struct pl_ps *p = f->p;
 	struct pl_ps_hello h = { .job = p->job, .n = pl_ps_vector_size(&p->vector) };
 	struct pl_message m = { .kind = PL_PS_SERVER,
-				.value = { pl_ps_store_progress(f->store)->actions },
+				.value = { pl_ps_store_progress(f->store)->actions,
+					   pl_ps_store_number(f->store) },
 				.body = &h,
 				.bytes = sizeof(h) };
 	struct pl_ps_peer *l = lead_of(f);
@@ -114,6 +115,8 @@ static int carry_out(struct pl_ps_follower *f, const struct pl_ps_action *a, boo
 
 static int on_actions(struct pl_ps_follower *f, const struct pl_message *m, struct pl_err *err)
 {
+	struct pl_ps_progress *g;
+
 	for (size_t at = 0; at + sizeof(struct pl_ps_action) <= m->bytes;
 	     at += sizeof(struct pl_ps_action)) {
 		struct pl_ps_action a, then = { .kind = PL_PS_UPDATE };
@@ -123,9 +126,11 @@ static int on_actions(struct pl_ps_follower *f, const struct pl_message *m, stru
 			memcpy(&then, (const char *)m->body + at + sizeof(a), sizeof(then));
 		PL_CHECK(carry_out(f, &a, then.kind != PL_PS_UPDATE, err));
 	}
+	g = pl_ps_store_progress(f->store);
+	g->bytes_sent = f->sent_before + pl_comm_endpoint_sent(f->p->end);
 	pl_ps_store_commit(f->store);
-	return tell(f, PL_PS_DONE, pl_ps_store_progress(f->store)->actions,
-		    pl_comm_endpoint_sent(f->p->end), 0, err);
+	g = pl_ps_store_progress(f->store);
+	return tell(f, PL_PS_DONE, g->actions, g->bytes_sent, 0, err);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -145,6 +150,9 @@ static int on_hello(struct pl_ps_follower *f, const struct pl_endpoint_event *ev
 					 .bytes = strlen(why) + 1 };
 		return pl_comm_endpoint_send(f->p->end, ev->connection, &m, NULL, err);
 	}
+	m.value[2] = pl_ps_store_number(f->store);
+	if (ev->message.value[2] && ev->message.value[2] != m.value[2])
+		return pl_fail(err, PL_EIO, PL_PS_ANEW, f->p->process);
 	w->connected = true;
 	w->connection = ev->connection;
 	m.value[0] = pl_ps_store_applied(f->store, worker)->id;
@@ -295,11 +303,23 @@ int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err)
 		pl_say(p->w.o.log, PL_LOG_WARN,
 		       "server %u was started again, at version %llu of the weights", p->process,
 		       (unsigned long long)pl_ps_store_progress(f->store)->version);
+	f->sent_before = pl_ps_store_progress(f->store)->bytes_sent;
 	pl_ps_store_commit(f->store);
 	PL_CHECK(pl_ps_copies_open(&f->copies, f->store, o.bodies, err));
+	f->again = !fresh;
 	for (uint32_t i = 0; i < p->workers; i++)
 		PL_CHECK(pl_ps_copies_pin(&f->copies, &f->peer[i].sent, err));
 	return 0;
+}
+
+/* What the server before this one sent to workers that have ended. */
+static void forget_ended(struct pl_ps_follower *f)
+{
+	const struct pl_ps *p = f->p;
+
+	for (uint32_t i = 0; f->again && i < p->workers; i++)
+		if (!f->peer[i].connected && pl_ps_has_ended(p, p->servers + pl_ps_ranks(p, i)[0]))
+			pl_ps_sent_all(&f->peer[i].sent);
 }
 
 void pl_ps_follower_close(struct pl_ps_follower *f)
@@ -338,6 +358,7 @@ int pl_ps_follow(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 		}
 		PL_TRY(pl_ps_follower_event(&f, pl_now_ns() + TURN_NS, err));
 		PL_TRY(pass_on(&f, err));
+		forget_ended(&f);
 		PL_TRY(pl_ps_group_check(p, err));
 	}
 out:

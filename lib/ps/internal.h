@@ -30,6 +30,9 @@ static inline float *pl_ps_vector_in_host(const struct pl_net_view *net)
 {
 	return net->be->device ? NULL : net->params;
 }
+/* With the number of the server. */
+#define PL_PS_ANEW                                                                                 \
+	"server %u was started anew, without the weights of the one before it, which are lost"
 /* A server that is started again takes a moment; it is given up after so many timeouts. */
 #define PL_PS_PATIENCE 10
 /* A reply may have to wait for workers that are far slower: so many timeouts. */
@@ -56,6 +59,7 @@ struct pl_ps_turn {
 	uint32_t word;
 	uint32_t fresh;	     /* TAKE: what was counted since the last commit is forgotten */
 	int64_t step, batch; /* STEP: its number; samples of all ranks, 0: the job's */
+	int64_t at;	     /* STEP: number of the step of the schedule */
 	double rate;	     /* STEP: factor of the learning rate */
 };
 /* A worker that is one rank has a group of size 1, without a world: nothing is sent. */
@@ -71,6 +75,10 @@ struct pl_ps_group {
 	char why[sizeof(((struct pl_err *)0)->msg)];
 	struct pl_dp_sync sync;
 	int64_t batch; /* of the last step, as its turn said */
+	/* Adam counts steps from the one in which the optimizer began; its state is not that of a
+	 * checkpoint. */
+	bool begun;
+	int64_t begin;
 	struct pl_ps_tally tally;
 };
 
@@ -110,7 +118,9 @@ struct pl_ps {
 	pl_ns timeout_ns;
 	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
-	struct pl_ps_counts own;       /* of a worker, until its group lost a rank */
+	double seconds;		       /* of training; of server 0 */
+	int64_t evaluated;	       /* samples in the weights that it has evaluated last */
+	bool has_state;		       /* the optimizer goes on with that of a checkpoint */
 };
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {
@@ -235,6 +245,8 @@ struct pl_ps_sent {
 	size_t n, cap;
 	/* It has them since an earlier connection, or in memory of its own; NULL. */
 	struct pl_ps_copy *kept;
+	/* A commit that began from it waits for its update. NULL */
+	struct pl_ps_copy *held;
 };
 /* The bodies of the store are lent to the endpoint, which the store outlives. */
 int pl_ps_copies_open(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t bodies,
@@ -266,6 +278,11 @@ void pl_ps_sent_all(struct pl_ps_sent *sent); /* it looks at none any more */
 uint64_t pl_ps_sent_keep(struct pl_ps_sent *sent, uint64_t version);
 /* The weights of that version, from which its commit began; NULL. */
 const float *pl_ps_sent_weights(struct pl_ps_sent *sent, uint64_t version);
+/* The commit waits: these weights stay, whatever is sent or greeted meanwhile, until let_go().
+ * False: they are not here. */
+bool pl_ps_sent_hold(struct pl_ps_sent *sent, uint64_t version);
+const float *pl_ps_sent_held(const struct pl_ps_sent *sent); /* NULL: none are held */
+void pl_ps_sent_let_go(struct pl_ps_sent *sent);
 void pl_ps_sent_fini(struct pl_ps_sent *sent);
 /* Bytes of a body of n numbers. */
 size_t pl_ps_reply_bytes(size_t n);
@@ -313,8 +330,9 @@ struct pl_ps_client { /* a worker */
 	pl_ns arrived;
 	pl_ns left; /* when it was lost; of one that never came, when training began */
 	struct pl_ps_sent sent;
-	uint64_t keeps; /* version of the weights that it had when it greeted */
-	bool commits;	/* the slices of other servers are not there yet */
+	uint64_t keeps;	      /* version of the weights that it had when it greeted */
+	double loss, samples; /* of its last commit */
+	bool commits;	      /* the slices of other servers are not there yet */
 	struct pl_endpoint_event commit;
 };
 struct pl_ps_meets {		/* a group */
@@ -327,6 +345,7 @@ struct pl_ps_server {
 	struct pl_train *t;
 	const struct pl_log *log;
 	struct pl_policy *policy;
+	bool waits; /* its workers wait for one another */
 	struct pl_ps_store *store;
 	struct pl_ps_evaluator *evaluator;
 	struct pl_ps_client *client; /* [workers] */
@@ -337,17 +356,19 @@ struct pl_ps_server {
 	float *whole;		     /* where that one gathers */
 	bool begun, ending;
 	bool again;		       /* it goes on where a server before it was */
+	bool nothing;		       /* is to be trained: workers come, and are told so */
 	const char *why;	       /* it ends; NULL: all is well */
 	uint64_t save_at;	       /* steps of all workers: the next checkpoint; 0: none */
 	bool saves;		       /* the vector is gathered for a checkpoint ... */
-	int64_t save_step;	       /* ... after this step */
+	int64_t save_step;	       /* ... after this step, */
+	uint64_t save_samples;	       /* and so many samples */
 	pl_ns wake;		       /* the policy's; INT64_MAX: none */
 	struct pl_policy_update usual; /* of the last commit */
 	pl_ns few_since; /* too few workers remain, the last one left then; INT64_MAX: enough are
 			    there */
 	bool few_said;
-	pl_ns run_begin, elapsed_before;
-	uint64_t budget; /* steps of all workers together */
+	uint64_t sent_before; /* bytes, by the servers before this one */
+	uint64_t budget;      /* steps of all workers together */
 };
 /* One event of the endpoint, if there is one by `until`. */
 int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
@@ -356,6 +377,10 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
 int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
 /* Training begins, with the workers that are ready. */
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+/* Steps and samples that the weights have now. */
+void pl_ps_server_count(struct pl_ps_server *s);
+struct pl_ps_counts pl_ps_server_counts(struct pl_ps_server *s, uint32_t worker);
+uint64_t pl_ps_server_sent(const struct pl_ps_server *s);    /* bytes */
 uint32_t pl_ps_server_there(const struct pl_ps_server *s);   /* workers */
 uint32_t pl_ps_server_present(const struct pl_ps_server *s); /* those that the policy counts */
 /* Too few workers remain: says that training waits, or fails when it waits in vain. */
@@ -423,6 +448,7 @@ bool pl_ps_whole_there(const struct pl_ps_server *s);
 
 struct pl_ps_follower {
 	struct pl_ps *p;
+	uint64_t sent_before; /* bytes, by the processes before this one */
 	struct pl_train *t;
 	struct pl_ps_store *store;
 	struct pl_ps_copies copies;
@@ -433,6 +459,7 @@ struct pl_ps_follower {
 	} * peer;
 	struct pl_policy_update usual; /* of the last commit */
 	bool ended;
+	bool again; /* it goes on where a server before it was */
 	bool asked; /* server 0 was told that somebody asked this process to end */
 };
 int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err) PL_MUST;
@@ -448,6 +475,8 @@ struct pl_ps_session {
 	struct pl_ps_at { /* a server */
 		bool connected, welcome;
 		uint32_t connection;
+		pl_ns lost;		 /* since then it is tried to connect; 0 */
+		uint64_t memory;	 /* its number; 0: not known yet */
 		uint64_t applied;	 /* as it said */
 		uint64_t reply, version; /* number and version of the slice in `comes` */
 		char at[PL_PS_ADDRESS];	 /* "": as the meeting says */
@@ -473,6 +502,8 @@ struct pl_ps_session {
 	pl_ns waited;		      /* for other workers, as the last reply says */
 	bool has_order;		      /* a new one */
 	struct pl_policy_order order; /* first: on the own clock */
+	double job_step, pace;	      /* as the order says, */
+	uint64_t ordered;	      /* which counts the commits up to this one */
 };
 int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err) PL_MUST;
 void pl_ps_session_close(struct pl_ps_session *s);

@@ -18,6 +18,7 @@ struct pl_ps_other {
 	uint32_t connection;
 	uint64_t sent, done; /* numbers of actions: sent on this connection, carried out */
 	uint64_t bytes_sent;
+	uint64_t memory;	/* its number; 0: it has never come */
 	pl_ns lost;		/* since then */
 	char at[PL_PS_ADDRESS]; /* "": it has never come */
 	struct kept *have;	/* [worker] */
@@ -238,15 +239,18 @@ static int on_server(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 	struct pl_ps_hello h;
 	const char *why = pl_ps_hello_get(s->p, &ev->message, &h);
 
-	if (!why && (done > last || last - done > pl_ps_actions(s->p)))
-		why = "it has not the memory of the server before it";
 	if (why) {
 		PL_CHECK(pl_ps_server_refuse(s, ev, why, err));
 		return pl_fail(err, PL_EDATA, "server %u: %s", ev->peer, why);
 	}
 	o->connected = true;
 	o->connection = ev->connection;
+	if (done > last)
+		return pl_fail(err, PL_EIO, PL_PS_ANEW, 0);
+	if ((o->memory && o->memory != ev->message.value[1]) || last - done > pl_ps_actions(s->p))
+		return pl_fail(err, PL_EIO, PL_PS_ANEW, ev->peer);
 	o->sent = o->done = done;
+	o->memory = ev->message.value[1];
 	snprintf(o->at, sizeof(o->at), "%s", h.at[0] ? h.at : "-");
 	PL_CHECK(gather_again(s, ev->peer, err));
 	PL_CHECK(send_to(s, ev->peer, err));

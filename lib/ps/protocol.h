@@ -6,8 +6,9 @@
  *
  *     worker                              any server
  *     HELLO {id of the last commit,    ->
- *            version of its weights}
- *                                      <- WELCOME {id, version}: addresses (of server 0)
+ *            version of its weights,
+ *            memory of the server}
+ *                                      <- WELCOME {id, version, memory}: addresses (of server 0)
  *                                      <- REPLY {...} a slice of W
  *     (or the server: REFUSED {text})
  *
@@ -19,7 +20,7 @@
  *                                      <- ORDER {order}, REPLY
  *                                      <- ORDER {order}         while the worker computes
  *                                      <- END {why}
- *     BYE {counts}                     ->
+ *     BYE {session}: counts            ->
  *
  *     worker                              server k            server 0
  *     SLICE {id, session, version,
@@ -40,11 +41,11 @@
  *     PLACES {host}                    ->                     where groups are hosts
  *                                      <- PLACES: the worker of each rank
  *
- * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
- * values the id of the worker's last commit that was applied, the version of W, the time from the
- * arrival of the commit to the reply (ns), and the number of its action; its body is that of
- * copies.c. A worker takes a reply when all servers have sent their slices of one number, which are
- * all of one version.
+ * An ORDER is a struct pl_policy_order whose times count from the message on, with the step of the
+ * job. A REPLY has in its values the id of the worker's last commit that was applied, the version
+ * of W, the time from the arrival of the commit to the reply (ns), and the number of its action;
+ * its body is that of copies.c. A worker takes a reply when all servers have sent their slices of
+ * one number, which are all of one version.
  *
  * Worker and server both have the weights of a reply until the next one. If that is so with all
  * servers, the bodies of a commit are slices of the new weights, not of U. COMMIT and SLICE name
@@ -56,6 +57,10 @@
  * keeps actions until all servers have carried them out, and sends them again to one that connects
  * again. A server that greets server 0 (SERVER {number of the last action}) names the slices that
  * it keeps.
+ *
+ * `memory` is a random number of the memory that outlives a server; 0: the worker does not know it
+ * yet. A server with another memory than the one before it, because a launcher started it anew,
+ * does not have the weights. It ends the training when it is told the number of that one.
  *
  * A worker that lost its connection to server 0 in the middle of a commit says HELLO and READY
  * again. If the reply names an id below that of its commit, the server never applied it, and the
@@ -92,16 +97,23 @@ enum pl_ps_message {
 	PL_PS_DONE
 };
 
-/* Of a worker since the job began; times add up. */
+/* Of a process that is a worker, since it began; a new session counts from 0. */
 struct pl_ps_counts {
-	uint64_t steps, samples, commits, bytes_sent;
+	uint64_t steps, bytes_sent;
 	pl_ns compute_ns; /* steps, pauses of a paced worker included */
 	pl_ns wait_ns;	  /* a reply waited for other workers */
 	pl_ns commit_ns;  /* the rest of commits: sending, applying, receiving */
-	pl_ns begin, end; /* on the clock of its host */
+};
+struct pl_ps_order {
+	struct pl_policy_order policy;
+	/* Of the job, at which it is, and how many more each step of the worker makes: by them goes
+	 * the schedule of the learning rate. */
+	double step, pace;
+	uint64_t applied; /* id of the worker's last commit that is in `step` */
 };
 #define PL_PS_ADDRESS 304
-/* value[0]: id of the last commit that it sent, or number of the action; [1]: version */
+/* value[0]: id of the last commit that it sent, or number of the action; [1]: version, or, of a
+ * server, its memory; [2]: of a worker: the memory of the server before */
 struct pl_ps_hello {
 	uint64_t job;		/* hash of job, model and plan */
 	uint64_t n;		/* numbers of a vector */
@@ -115,6 +127,7 @@ struct pl_ps_commit {
 	uint64_t steps, samples;	    /* of this commit */
 	uint64_t base;			    /* version of the weights from which they began */
 	double loss;			    /* mean */
+	double lr;			    /* of the last step */
 	pl_ns step_ns, commit_ns, reply_ns; /* as pl_policy_event */
 	int64_t hits, classified;
 	struct pl_ps_counts counts;

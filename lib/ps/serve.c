@@ -5,6 +5,8 @@
  * Server 0 evaluates and writes checkpoints. Slices of other servers come for that while commits go
  * on.
  */
+#include <math.h>
+
 #include "ps/internal.h"
 
 #define TURN_NS 50000000 /* so often the server looks whether somebody asked it to end */
@@ -32,7 +34,8 @@ static bool enough(struct pl_ps_server *s)
 
 	if (*t->stop && !t->done && !g->over)
 		t->done = t->interrupted = true;
-	return t->done || g->over || g->steps >= s->budget;
+	/* a round that has begun is applied first */
+	return t->done || g->over || (g->steps >= s->budget && !pl_policy_collects(s->policy));
 }
 
 /* The first rank of the worker that has ended; -1: none has, so the worker may come back. */
@@ -98,17 +101,19 @@ static int write_checkpoint(struct pl_ps_server *s, struct pl_err *err)
 
 static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
 {
-	uint64_t steps = pl_ps_store_progress(s->store)->steps;
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	uint64_t steps = g->steps;
 	uint64_t every = (uint64_t)s->t->job->checkpoint_every * s->p->workers;
 	int64_t step = s->t->step;
 	int rc;
 
 	if (!every)
 		return 0;
-	if (!s->saves && steps >= s->save_at && steps < s->budget) {
+	if (!s->saves && steps >= s->save_at && steps < s->budget && g->w_steps == steps) {
 		s->saves = s->save_at > 0;
 		s->save_at = (steps / every + 1) * every;
 		s->save_step = step;
+		s->save_samples = g->w_samples;
 		if (s->saves)
 			PL_CHECK(pl_ps_whole_begin(s, NULL, err));
 	}
@@ -116,6 +121,7 @@ static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
 		return 0;
 	s->saves = false;
 	s->t->step = s->save_step; /* others may have been made meanwhile */
+	s->p->w.taken = (int64_t)s->save_samples;
 	rc = write_checkpoint(s, err);
 	s->t->step = step;
 	return rc;
@@ -196,13 +202,17 @@ static int serve(struct pl_ps_server *s, struct pl_err *err)
 	return 0;
 }
 
-/* Workers to tell. Those of the server before this one have to come again. */
+/* Workers to tell. Those that have not come yet, or not again after another server, do; but not if
+ * this one has gone on without them. */
 static uint32_t n_left(const struct pl_ps_server *s)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->p->workers; i++)
-		n += !s->client[i].ended && (s->client[i].connected || s->again);
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		bool comes = (s->again || s->nothing) && !s->begun && ended_rank(s->p, i) < 0;
+
+		n += !s->client[i].ended && (s->client[i].connected || comes);
+	}
 	return n;
 }
 
@@ -210,7 +220,7 @@ static uint32_t n_left(const struct pl_ps_server *s)
 static void end_workers(struct pl_ps_server *s, const char *why)
 {
 	struct pl_err ignore = { 0 };
-	pl_ns until = pl_now_ns() + s->p->timeout_ns, step = 0;
+	pl_ns until = pl_now_ns() + (s->nothing ? LATE : 1) * s->p->timeout_ns, step = 0;
 	bool nothing;
 
 	s->ending = true;
@@ -259,9 +269,24 @@ static void keep_result(struct pl_ps_server *s)
 
 static void count(struct pl_ps_server *s)
 {
-	for (uint32_t i = 0; i < s->p->workers; i++)
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	const struct pl_feed *f = &s->p->w.feed;
+
+	for (uint32_t i = 0; i < s->p->workers; i++) {
 		s->p->seen[i] = *pl_policy_worker(s->policy, i);
-	s->t->bytes_sent = pl_comm_endpoint_sent(s->p->end) + pl_ps_others_sent(s);
+		s->p->counts[i] = pl_ps_server_counts(s, i);
+	}
+	s->p->seconds = (double)(s->t->end - s->t->begin) / 1e9;
+	s->t->bytes_sent = pl_ps_server_sent(s) + pl_ps_others_sent(s);
+	/* after a signal, a round may be begun, which the weights do not have */
+	s->t->step = (int64_t)(g->w_steps / s->p->workers);
+	s->t->steps_done = s->t->step - f->first_step;
+	s->p->w.taken = (int64_t)g->w_samples;
+	if (s->t->evaluated == s->t->step && s->p->evaluated == s->p->w.taken)
+		return;
+	s->t->evaluated = -1;
+	if (s->t->interrupted) /* there is no evaluation of these weights */
+		s->t->eval_loss = s->t->accuracy = NAN;
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -270,16 +295,19 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 {
 	const struct pl_ps *p = s->p;
 	const struct pl_job *j = p->w.o.job;
+	uint64_t before = (uint64_t)s->t->step * p->workers; /* of the job that is resumed */
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
 				    .batch = j->batch * p->ranks / p->workers, /* the mean of all */
 				    .period = j->period,
 				    .epoch = j->epoch,
 				    .target_loss = j->target_loss,
-				    .seed = (uint64_t)j->seed };
+				    .seed = (uint64_t)j->seed,
+				    .steps = s->budget > before ? s->budget - before : 0 };
 
 	PL_CHECK(pl_policy_parse(j->policy, &o, err));
 	o.argument = pl_job_policy_argument(j);
+	s->waits = pl_policy_waits(o.kind);
 	return pl_policy_new(&o, &s->policy, err);
 }
 
@@ -303,14 +331,15 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 		g->best = p->w.best;
 		g->steps = (uint64_t)s->t->step * p->workers;
 		g->samples = (uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->ranks, s->t->step);
+		g->w_steps = g->steps;
+		g->w_samples = g->samples;
 	} else {
 		policy = pl_ps_store_policy(s->store, &n);
 		if (g->begun)
 			PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
 		s->again = g->begun;
 		p->w.best = g->best;
-		s->run_begin = pl_now_ns();
-		s->t->begin = s->run_begin - g->elapsed_ns;
+		s->t->begin = g->begun ? g->begin : pl_now_ns();
 		s->t->step = (int64_t)(g->steps / p->workers);
 		if (g->over) {
 			s->t->time_to_target_s = g->to_target_s;
@@ -319,7 +348,7 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 		pl_say(s->log, PL_LOG_WARN, "%s was started again, at version %llu of the weights",
 		       p->servers > 1 ? "server 0" : "the server", (unsigned long long)g->version);
 	}
-	s->elapsed_before = g->elapsed_ns;
+	s->sent_before = g->bytes_sent;
 	pl_ps_store_commit(s->store);
 	PL_CHECK(pl_ps_copies_open(&s->copies, s->store, o.bodies, err));
 	for (uint32_t i = 0; i < p->workers; i++)
@@ -369,6 +398,7 @@ int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_ps_server_open(&s, err));
+	s.nothing = !s.again && pl_ps_store_progress(s.store)->steps >= s.budget;
 	rc = serve(&s, err);
 	t->end = pl_now_ns();
 	if (rc >= 0)

@@ -23,17 +23,37 @@ static int send_small(struct pl_ps_server *s, uint32_t worker, uint32_t kind, co
 	return pl_comm_endpoint_send(s->p->end, s->client[worker].connection, &m, NULL, err);
 }
 
+/* Steps of the job in a step of the worker: those of all present workers, by their number. */
+static double pace_of(const struct pl_ps_server *s, uint32_t worker)
+{
+	double steps = 0, own = (double)pl_policy_worker(s->policy, worker)->step_ns;
+	double n = s->p->workers;
+
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		const struct pl_policy_worker *w = pl_policy_worker(s->policy, i);
+
+		if (w->present && !s->waits && !(w->step_ns > 0 && own > 0))
+			return 1; /* it is not known yet */
+		if (w->present)
+			steps += s->waits ? 1 : own / (double)w->step_ns;
+	}
+	return steps / n;
+}
+
 static int send_order(struct pl_ps_server *s, uint32_t worker, const struct pl_policy_order *o,
 		      pl_ns now, struct pl_err *err)
 {
-	struct pl_policy_order relative = *o;
+	struct pl_ps_order relative = { .policy = *o };
 	uint64_t done = pl_ps_store_progress(s->store)->steps;
 	uint64_t left = s->budget > done ? s->budget - done : 1;
 
-	relative.first -= now;
+	relative.step = (double)done / s->p->workers;
+	relative.pace = pace_of(s, worker);
+	relative.applied = pl_ps_store_applied(s->store, worker)->id;
+	relative.policy.first -= now;
 	/* so that one worker alone does not go beyond the end */
-	if (!relative.steps || relative.steps > left)
-		relative.steps = left;
+	if (!relative.policy.steps || relative.policy.steps > left)
+		relative.policy.steps = left;
 	return send_small(s, worker, PL_PS_ORDER, &relative, sizeof(relative), err);
 }
 
@@ -159,30 +179,43 @@ static void is_enough(struct pl_ps_server *s)
 	s->few_since = INT64_MAX;
 }
 
-/* What a commit says; NULL: nothing. */
-static struct pl_ps_change change_of(struct pl_ps_server *s, uint32_t worker,
-				     const struct pl_message *commit)
+/* What a commit says; NULL: nothing. The weights that it began from are held since it came. */
+static int change_of(struct pl_ps_server *s, uint32_t worker, const struct pl_message *commit,
+		     struct pl_ps_change *u, struct pl_err *err)
 {
-	struct pl_ps_change u = { 0 };
-
+	*u = (struct pl_ps_change){ 0 };
 	if (!commit)
-		return u;
-	u.to = (const void *)((const char *)commit->body + PL_PS_HEAD);
-	if (commit->value[3])
-		u.from = pl_ps_sent_weights(&s->client[worker].sent, commit->value[2]);
-	return u;
+		return 0;
+	u->to = (const void *)((const char *)commit->body + PL_PS_HEAD);
+	u->from = commit->value[3] ? pl_ps_sent_held(&s->client[worker].sent) : NULL;
+	if (commit->value[3] && !u->from)
+		return pl_fail(err, PL_EINTERNAL,
+			       "the weights that commit %llu of worker %u began from are not here",
+			       (unsigned long long)commit->value[0], worker);
+	return 0;
+}
+
+void pl_ps_server_count(struct pl_ps_server *s)
+{
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+
+	if (pl_policy_collects(s->policy))
+		return;
+	g->w_steps = g->steps;
+	g->w_samples = g->samples;
 }
 
 /* commit: of which the event tells; NULL. */
 static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 		const struct pl_message *commit, struct pl_err *err)
 {
-	const struct pl_ps_change u = change_of(s, e->worker, commit);
+	struct pl_ps_change u;
 	struct pl_ps_action of = { .worker = e->worker };
 	const struct pl_policy_action *a;
 	bool replies = false;
 	size_t n;
 
+	PL_CHECK(change_of(s, e->worker, commit, &u, err));
 	PL_CHECK(pl_policy_handle(s->policy, e, &a, &n, err));
 	for (size_t i = 0; i < n; i++)
 		replies |= a[i].kind == PL_POLICY_REPLY;
@@ -195,11 +228,12 @@ static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
 			s->few_since = e->now;
 	if (e->kind == PL_POLICY_JOINED)
 		is_enough(s);
+	pl_ps_server_count(s);
 	if (commit) {
 		of.id = pl_ps_store_applied(s->store, e->worker)->id = commit->value[0];
 		of.session = commit->value[1];
 	}
-	pl_ps_store_progress(s->store)->elapsed_ns = s->elapsed_before + e->now - s->run_begin;
+	pl_ps_store_progress(s->store)->bytes_sent = pl_ps_server_sent(s);
 	PL_CHECK(act(s, a, n, &of, err));
 	PL_CHECK(save_policy(s, err));
 	pl_ps_store_commit(s->store);
@@ -222,13 +256,19 @@ static int join(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
 
 int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err)
 {
-	s->begun = pl_ps_store_progress(s->store)->begun = true;
-	s->run_begin = pl_now_ns();
-	s->t->begin = s->run_begin - s->elapsed_before;
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	pl_ns now = pl_now_ns();
+
+	if (!g->begun)
+		g->begin = now;
+	s->begun = g->begun = true;
+	s->t->begin = g->begin; /* time in which no server was there counts */
 	for (uint32_t i = 0; i < s->p->workers; i++) {
-		s->client[i].left = s->run_begin;
+		s->client[i].left = now;
 		if (s->client[i].ready)
 			PL_CHECK(join(s, i, err));
+		else /* what the server before this one sent it */
+			pl_ps_sent_all(&s->client[i].sent);
 	}
 	return 0;
 }
@@ -262,6 +302,7 @@ static void release_commit(struct pl_ps_server *s, struct pl_ps_client *c)
 	if (!c->commits)
 		return;
 	pl_ps_store_guess_drop(s->store);
+	pl_ps_sent_let_go(&c->sent);
 	pl_comm_endpoint_release(s->p->end, &c->commit);
 	c->commits = false;
 }
@@ -326,6 +367,7 @@ int pl_ps_server_welcome(struct pl_ps_server *s, struct pl_err *err)
 		c->welcome = true;
 		m.value[0] = pl_ps_store_applied(s->store, i)->id;
 		m.value[1] = c->keeps;
+		m.value[2] = pl_ps_store_number(s->store);
 		rc = pl_comm_endpoint_send(s->p->end, c->connection, &m, NULL, err);
 	}
 	pl_free(at);
@@ -347,6 +389,11 @@ static int on_hello(struct pl_ps_server *s, const struct pl_endpoint_event *ev, 
 	c->connected = true;
 	c->ended = false;
 	c->connection = ev->connection;
+	if (!s->ending && ev->message.value[2] &&
+	    ev->message.value[2] != pl_ps_store_number(s->store)) {
+		s->again = true; /* the other workers come, too, and are told */
+		return pl_fail(err, PL_EIO, PL_PS_ANEW, 0);
+	}
 	return s->ending ? pl_ps_server_end(s, worker, err) : pl_ps_server_welcome(s, err);
 }
 
@@ -382,6 +429,19 @@ static int on_ready(struct pl_ps_server *s, const struct pl_endpoint_event *ev, 
 
 /* ---- commits --------------------------------------------------------------------------------- */
 
+/* Of the last commits of all workers; under a policy with rounds that is the last round, when it
+ * ends. */
+static double mean_loss(const struct pl_ps_server *s)
+{
+	double loss = 0, samples = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		loss += s->client[i].loss * s->client[i].samples;
+		samples += s->client[i].samples;
+	}
+	return loss / samples;
+}
+
 static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns now,
 		   struct pl_err *err)
 {
@@ -392,12 +452,49 @@ static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns n
 	row.loss = c->loss;
 	if (c->classified)
 		row.accuracy = (double)c->hits / (double)c->classified;
-	row.lr = pl_optim_lr(&s->p->w.optim_opts, pl_max_i64(0, row.step - 1));
-	t->step = t->steps_done = row.step;
-	t->samples_all = row.samples;
-	t->last_loss = c->loss;
+	row.lr = c->lr;
+	t->step = row.step;
+	t->steps_done = row.step - s->p->w.feed.first_step;
+	t->samples_all = row.samples - s->p->w.feed.first_sample;
+	t->last_loss = mean_loss(s);
 	PL_CHECK(t->row(t->arg, &row, err));
-	return pl_ps_evaluator_due(s->evaluator, steps) ? pl_ps_whole_begin(s, &row, err) : 0;
+	/* within a round the weights are those of its beginning */
+	if (pl_policy_collects(s->policy) || !pl_ps_evaluator_due(s->evaluator, steps))
+		return 0;
+	return pl_ps_whole_begin(s, &row, err);
+}
+
+static void add_counts(struct pl_ps_counts *a, const struct pl_ps_counts *b)
+{
+	a->steps += b->steps;
+	a->bytes_sent += b->bytes_sent;
+	a->compute_ns += b->compute_ns;
+	a->wait_ns += b->wait_ns;
+	a->commit_ns += b->commit_ns;
+}
+
+static void take_counts(struct pl_ps_server *s, uint32_t worker, uint64_t session,
+			const struct pl_ps_counts *c)
+{
+	struct pl_ps_applied *a = pl_ps_store_applied(s->store, worker);
+
+	if (a->counted != session)
+		add_counts(&a->before, &a->counts);
+	a->counted = session;
+	a->counts = *c;
+}
+
+struct pl_ps_counts pl_ps_server_counts(struct pl_ps_server *s, uint32_t worker)
+{
+	struct pl_ps_counts all = pl_ps_store_applied(s->store, worker)->before;
+
+	add_counts(&all, &pl_ps_store_applied(s->store, worker)->counts);
+	return all;
+}
+
+uint64_t pl_ps_server_sent(const struct pl_ps_server *s)
+{
+	return s->sent_before + pl_comm_endpoint_sent(s->p->end);
 }
 
 static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_message *m,
@@ -410,7 +507,7 @@ static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_messag
 				     .now = pl_now_ns() };
 
 	memcpy(&c, m->body, sizeof(c));
-	s->p->counts[worker] = c.counts;
+	take_counts(s, worker, m->value[1], &c.counts);
 	s->client[worker].arrived = e.now;
 	if (!isfinite(c.loss))
 		return pl_fail(err, PL_EDATA,
@@ -425,6 +522,8 @@ static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_messag
 	e.step_ns = c.step_ns;
 	e.commit_ns = c.commit_ns;
 	e.reply_ns = c.reply_ns;
+	s->client[worker].loss = c.loss;
+	s->client[worker].samples = (double)c.samples;
 	g = pl_ps_store_progress(s->store);
 	g->steps += c.steps;
 	g->samples += c.samples;
@@ -447,7 +546,7 @@ int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err
 
 /* While the others still take their slices of the only commit that there is, server 0 computes what
  * the policy will probably say. */
-static void guess(struct pl_ps_server *s, uint32_t worker)
+static int guess(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
 {
 	struct pl_ps_change u;
 	uint32_t n = 0;
@@ -455,9 +554,10 @@ static void guess(struct pl_ps_server *s, uint32_t worker)
 	for (uint32_t i = 0; i < s->p->workers; i++)
 		n += s->client[i].commits;
 	if (n != 1 || !s->client[worker].commits)
-		return;
-	u = change_of(s, worker, &s->client[worker].commit.message);
+		return 0;
+	PL_CHECK(change_of(s, worker, &s->client[worker].commit.message, &u, err));
 	pl_ps_copies_guess(&s->copies, s->store, &s->usual, &u, NULL);
+	return 0;
 }
 
 /* It keeps the message. */
@@ -476,14 +576,13 @@ static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
 		why = "it sent a commit of a wrong size, or before its time";
 	else if (ev->message.value[0] <= pl_ps_store_applied(s->store, worker)->id)
 		why = "it sent a commit again that it knows to be applied";
-	else if (ev->message.value[3] && !pl_ps_sent_weights(&c->sent, ev->message.value[2]))
+	else if (ev->message.value[3] && !pl_ps_sent_hold(&c->sent, ev->message.value[2]))
 		why = "its commit began from weights that it does not have";
 	if (!why) {
 		c->commits = true;
 		c->commit = *ev;
 		PL_CHECK(pl_ps_server_try(s, worker, err));
-		guess(s, worker);
-		return 0;
+		return guess(s, worker, err);
 	}
 	pl_comm_endpoint_release(s->p->end, ev);
 	pl_comm_endpoint_drop(s->p->end, ev->connection, why);
@@ -502,12 +601,15 @@ static struct pl_ps_client *client_of(struct pl_ps_server *s, const struct pl_en
 
 static int on_bye(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
+	struct pl_ps_counts counts;
 	uint32_t worker = ev->peer - s->p->servers;
 
 	if (!client_of(s, ev))
 		return 0;
-	if (ev->message.bytes == sizeof(s->p->counts[worker]))
-		memcpy(&s->p->counts[worker], ev->message.body, ev->message.bytes);
+	if (ev->message.bytes == sizeof(counts)) {
+		memcpy(&counts, ev->message.body, sizeof(counts));
+		take_counts(s, worker, ev->message.value[0], &counts);
+	}
 	s->client[worker].ended = true;
 	if (!s->ending) { /* a signal to one process ends the job, as in other engines */
 		s->t->done = s->t->interrupted = true;
@@ -574,8 +676,10 @@ int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing, struc
 	case PL_ENDPOINT_LOST:
 		if (ev.peer < s->p->servers)
 			return pl_ps_others_lost(s, &ev, err);
-		if ((c = client_of(s, &ev)))
+		if ((c = client_of(s, &ev))) {
+			c->ended |= s->ending && ev.goodbye; /* it was told */
 			return leave(s, (uint32_t)(c - s->client), ev.why, err);
+		}
 		return 0;
 	default:
 		return 0;

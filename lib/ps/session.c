@@ -194,7 +194,7 @@ int pl_ps_session_connect(struct pl_ps_session *s, uint32_t k, pl_ns until, stru
 	struct pl_ps_at *x = &s->server[k];
 	struct pl_ps_hello h = { .job = s->p->job, .n = pl_ps_vector_size(&s->p->vector) };
 	struct pl_message m = { .kind = PL_PS_HELLO,
-				.value = { s->id, base_version(x) },
+				.value = { s->id, base_version(x), x->memory },
 				.body = &h,
 				.bytes = sizeof(h) };
 
@@ -246,6 +246,9 @@ static int take_welcome(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 {
 	struct pl_ps_at *x = &s->server[k];
 
+	if (x->memory && x->memory != m->value[2])
+		return pl_fail(err, PL_EIO, PL_PS_ANEW, k);
+	x->memory = m->value[2];
 	x->welcome = true;
 	x->applied = m->value[0];
 	x->has = m->value[1] != UINT64_MAX && m->value[1] == base_version(x);
@@ -258,9 +261,15 @@ static int take_welcome(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 
 static void take_order(struct pl_ps_session *s, const struct pl_message *m)
 {
-	if (m->bytes != sizeof(s->order))
+	struct pl_ps_order o;
+
+	if (m->bytes != sizeof(o))
 		return;
-	memcpy(&s->order, m->body, sizeof(s->order));
+	memcpy(&o, m->body, sizeof(o));
+	s->order = o.policy;
+	s->job_step = o.step;
+	s->pace = o.pace;
+	s->ordered = o.applied;
 	s->order.first += pl_now_ns();
 	s->has_order = true;
 }
@@ -434,15 +443,23 @@ static bool can_connect(const struct pl_ps_session *s, uint32_t k)
 	return !k || s->server[k].at[0] || pl_ps_in_folder(s->p);
 }
 
-static int connect_all(struct pl_ps_session *s, pl_ns until, struct pl_err *err)
+/* For another server a timeout at a time: meanwhile server 0 may say that it is over. */
+static int connect_all(struct pl_ps_session *s, struct pl_err *err)
 {
 	for (uint32_t k = 0; k < s->p->servers; k++) {
+		pl_ns now = pl_now_ns(), patience = PL_PS_PATIENCE * s->p->timeout_ns;
+		struct pl_ps_at *x = &s->server[k];
 		struct pl_err why = { 0 };
 		int rc;
 
-		if (s->server[k].connected || !can_connect(s, k))
+		if (x->connected || !can_connect(s, k))
 			continue;
-		rc = pl_ps_session_connect(s, k, until, &why);
+		x->lost = x->lost ? x->lost : now;
+		rc = pl_ps_session_connect(s, k, now + (k ? s->p->timeout_ns : patience), &why);
+		if (rc < 0 && k && s->server[0].connected && !pl_ps_has_ended(s->p, k) &&
+		    pl_now_ns() < x->lost + patience)
+			continue;
+		x->lost = 0;
 		if (rc < 0)
 			return pl_fail(err, rc, "server %u is lost%s: %s", k,
 				       s->taken ? ", and did not come back" : "", why.msg);
@@ -450,7 +467,7 @@ static int connect_all(struct pl_ps_session *s, pl_ns until, struct pl_err *err)
 	return 0;
 }
 
-/* So often a leader that waits looks whether its group is whole. */
+/* So often a leader that waits looks whether its group is whole, or a server is there. */
 #define TURN_NS 50000000
 
 int pl_ps_session_wait(struct pl_ps_session *s, struct pl_err *err)
@@ -458,13 +475,13 @@ int pl_ps_session_wait(struct pl_ps_session *s, struct pl_err *err)
 	pl_ns until = pl_now_ns() + PL_PS_REPLY_PATIENCE * s->p->timeout_ns;
 
 	while (!s->ended && (s->waiting || !s->ready || !pl_ps_session_connected(s))) {
+		pl_ns turn = until;
 		int what;
 
-		PL_CHECK(connect_all(s, pl_now_ns() + PL_PS_PATIENCE * s->p->timeout_ns, err));
-		PL_CHECK(what = pl_ps_session_event(
-				 s,
-				 s->p->g.world ? pl_min_i64(until, pl_now_ns() + TURN_NS) : until,
-				 err));
+		PL_CHECK(connect_all(s, err));
+		if (s->p->g.world || !pl_ps_session_connected(s))
+			turn = pl_min_i64(until, pl_now_ns() + TURN_NS);
+		PL_CHECK(what = pl_ps_session_event(s, turn, err));
 		if (what == PL_PS_REPLIED)
 			return what;
 		PL_CHECK(pl_ps_group_check(s->p, err));

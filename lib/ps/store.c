@@ -24,7 +24,7 @@ enum vector { W, S, V, VECTORS };
 
 struct head {
 	uint32_t magic, workers;
-	uint64_t n;
+	uint64_t n, number;
 	_Atomic uint32_t valid; /* record */
 };
 struct record { /* behind it one pl_ps_applied a worker, then the policy's bytes */
@@ -132,6 +132,13 @@ static void lay_out(struct pl_ps_store *s, const struct pl_ps_store_opts *o)
 	s->bytes = whole_pages(s->actions + o->actions * sizeof(struct pl_ps_action));
 }
 
+static uint64_t new_number(void)
+{
+	int64_t seed[2] = { pl_now_ns(), getpid() };
+
+	return pl_hash(seed, sizeof(seed)) | 1;
+}
+
 int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **out, bool *fresh,
 		     struct pl_err *err)
 {
@@ -156,6 +163,7 @@ int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **out,
 		for (int v = 0; v < VECTORS; v++)
 			r->zero[v] = true;
 		s->head->n = o->n;
+		s->head->number = new_number();
 		s->head->workers = o->workers;
 		atomic_store(&s->head->valid, 0);
 	}
@@ -180,6 +188,11 @@ void pl_ps_store_close(struct pl_ps_store *s)
 }
 
 /* ---- counts ---------------------------------------------------------------------------------- */
+
+uint64_t pl_ps_store_number(const struct pl_ps_store *s)
+{
+	return s->head->number;
+}
 
 struct pl_ps_progress *pl_ps_store_progress(struct pl_ps_store *s)
 {

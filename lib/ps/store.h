@@ -23,14 +23,20 @@ struct pl_ps_applied {
 	uint64_t id; /* of its last commit; 0: none */
 	/* Of the commit whose U is kept; 0: none. */
 	uint64_t kept, session;
+	/* What the processes have counted that were this worker: `counts` that of this session, and
+	 * `before` all earlier ones. */
+	uint64_t counted;
+	struct pl_ps_counts before, counts;
 };
 struct pl_ps_progress { /* of the training */
 	uint64_t version;
-	uint64_t actions; /* number of the last one */
-	uint64_t steps, samples;
-	pl_ns elapsed_ns; /* training time until now, from the start of the first server on */
-	bool begun;	  /* all workers were there once */
-	bool over;	  /* no worker is needed any more */
+	uint64_t actions;	     /* number of the last one */
+	uint64_t steps, samples;     /* committed */
+	uint64_t w_steps, w_samples; /* of them, those that W has: all but those of a round */
+	uint64_t bytes_sent;	     /* by the processes that were this server */
+	pl_ns begin; /* all workers were there, for the first time; on the clock of this host */
+	bool begun;  /* that has happened */
+	bool over;   /* no worker is needed any more */
 	struct pl_train_best best;
 	double to_target_s; /* what training has measured when it is over */
 	int64_t to_target_samples;
@@ -51,6 +57,9 @@ struct pl_ps_store_opts {
 int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **s, bool *fresh,
 		     struct pl_err *err) PL_MUST;
 void pl_ps_store_close(struct pl_ps_store *s); /* NULL is fine; the file stays */
+
+/* A random number that no other memory has; not 0. */
+uint64_t pl_ps_store_number(const struct pl_ps_store *s);
 
 /* W as the last update left it, valid or not yet: (n). */
 const float *pl_ps_store_weights(const struct pl_ps_store *s);

@@ -110,12 +110,13 @@ static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl
 	return 0;
 }
 
-/* Counts what the server applies; PL_ENO ends the simulation. */
+/* Counts what workers commit. */
 static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 {
 	struct ending *g = arg;
 	struct pl_sim_servers *s = g->s;
 
+	(void)err;
 	s->end_ns = e->now;
 	if (e->kind != PL_POLICY_COMMITTED)
 		return 0;
@@ -123,7 +124,18 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 	s->steps += e->steps;
 	s->samples += e->samples;
 	s->commits++;
-	if (g->steps && s->steps >= (uint64_t)g->steps)
+	return 0;
+}
+
+/* PL_ENO ends the simulation when the last step is in the weights. */
+static int on_action(void *arg, const struct pl_policy *p, const struct pl_policy_action *a,
+		     pl_ns now, struct pl_err *err)
+{
+	const struct ending *g = arg;
+
+	(void)now;
+	if (a->kind == PL_POLICY_UPDATE && g->steps && g->s->steps >= (uint64_t)g->steps &&
+	    !pl_policy_collects(p))
 		return pl_fail(err, PL_ENO, "the last step");
 	return 0;
 }
@@ -185,6 +197,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 					  .service_ns = o->service_ns,
 					  .overlap = o->job->overlap,
 					  .event = on_event,
+					  .act = on_action,
 					  .arg = &g };
 	struct pl_sim_times times;
 	const struct pl_job *j = o->job;
@@ -197,6 +210,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 		return pl_fail(err, PL_EDATA, "the job has no servers; write: engine ps");
 	PL_TRY(pl_sim_servers_times(o, &times, err));
 	PL_TRY(policy_of(o->job, &policy, err));
+	policy.steps = (uint64_t)o->steps;
 	PL_TRY(pl_alloc(&w, s->workers, sizeof(*w), err));
 	PL_TRY(pl_alloc(&s->worker, s->workers, sizeof(*s->worker), err));
 	PL_TRY(describe(o, w, err));

@@ -226,6 +226,8 @@ double pl_optim_lr(const struct pl_optim_opts *o, int64_t step); /* step from 0 
 void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm);
 /* From the next step on, the learning rate is that of the schedule times `factor`. */
 void pl_optim_rate(struct pl_optim *opt, double factor);
+/* From the next step on, the schedule is at step + rate, and Adam counts step + count. */
+void pl_optim_shift(struct pl_optim *opt, int64_t rate, int64_t count);
 /* The slabs of the optimiser, of n floats each, for checkpoints. */
 uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n); /* at most 2 */
 

@@ -18,8 +18,9 @@ struct pl_optim {
 	uint32_t n_slabs;
 	size_t n;
 	struct pl_decay decay;
-	size_t *cut; /* of `decay` */
-	double rate; /* factor of the learning rate */
+	size_t *cut;	   /* of `decay` */
+	double rate;	   /* factor of the learning rate */
+	int64_t at, count; /* added to the step: of the schedule, and of Adam */
 };
 
 static int find_decay(struct pl_optim *opt, struct pl_err *err)
@@ -93,6 +94,12 @@ void pl_optim_rate(struct pl_optim *opt, double factor)
 	opt->rate = factor;
 }
 
+void pl_optim_shift(struct pl_optim *opt, int64_t rate, int64_t count)
+{
+	opt->at = rate;
+	opt->count = count;
+}
+
 void pl_optim_set_steps(struct pl_optim *opt, int64_t steps)
 {
 	opt->o.steps = pl_max_i64(steps, opt->o.warmup + 1);
@@ -145,8 +152,8 @@ void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, d
 
 	if (first >= end)
 		return;
-	net->vary.lr = (float)(opt->rate * pl_optim_lr(&opt->o, step));
-	net->vary.t = step + 1;
+	net->vary.lr = (float)(opt->rate * pl_optim_lr(&opt->o, step + opt->at));
+	net->vary.t = step + opt->count + 1;
 	net->be->vary(net->ctx, &net->vary);
 	if (whole) {
 		pl_net_record(net, PL_NET_OPTIM, (uint64_t)(uintptr_t)opt);

@@ -211,8 +211,8 @@ static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, in
 			struct pl_err *err)
 {
 	const int64_t number[NUMBERS] = { [STEP] = step,
-					  [SAMPLES] = pl_train_feed_samples(&worker->feed,
-									    worker->ranks, step),
+					  [SAMPLES] = pl_train_worker_taken(worker, worker->ranks,
+									    step),
 					  [TRAINED_ON] = (int64_t)worker->feed.n_train,
 					  [SEED] = worker->o.job->seed };
 	char text[32];

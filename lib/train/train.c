@@ -41,7 +41,7 @@ struct pl_train_row pl_train_row(const struct pl_train *t, int64_t step)
 {
 	return (struct pl_train_row){
 		.step = step,
-		.samples = pl_train_feed_samples(&t->worker->feed, t->ranks, step),
+		.samples = pl_train_worker_taken(t->worker, t->ranks, step),
 		.loss = NAN,
 		.accuracy = NAN,
 		.lr = step > 0 ? pl_optim_lr(&t->worker->optim_opts, step - 1) : NAN,

@@ -96,6 +96,9 @@ struct pl_worker {
 
 	/* of the step in progress */
 	int64_t step;
+	/* Samples of all ranks, in checkpoints and evaluations, where ranks do not do the same
+	 * steps; 0: those of the steps. */
+	int64_t taken;
 	pl_ns step_begin;
 	int32_t mb;
 	bool last_mb, training;
@@ -114,6 +117,11 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 			 void (*ready)(void *worker, uint32_t first, uint32_t n),
 			 struct pl_err *err) PL_MUST;
 void pl_train_worker_fini(struct pl_worker *w, bool lost);
+/* Samples that so many ranks have taken before this step. */
+static inline int64_t pl_train_worker_taken(const struct pl_worker *w, int ranks, int64_t step)
+{
+	return w->taken ? w->taken : pl_train_feed_samples(&w->feed, ranks, step);
+}
 /* Microbatches of a step, as job and plan have it. */
 int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
 

@@ -16,8 +16,15 @@ for policy in ssp asp local fixed-adacomm adacomm adsp batchtune; do
 	ps $policy 1 -q --export=ps.st
 	check "$policy, one worker: the weights of one rank" close 2e-5 one.st ps.st
 done
+"$run" -q --set steps=0 --export=begin.st tiny.job >out
+floats begin.st >begin.txt
 for policy in bsp 'ssp staleness=2' asp 'local local-steps=4' fixed-adacomm adacomm adsp adsp++ batchtune 'diloco local-steps=4' dylu; do
-	check "${policy%% *}, four workers: trains" ps "$policy" 4 -O json
+	rm -f ps.st
+	check "${policy%% *}, four workers: trains" ps "$policy" 4 -O json --export=ps.st
+	floats ps.st >a
+	check "... all weights are others" [ "$(paste a begin.txt | awk '$1 != $2 { n++ } END { print (n > 2000) }')" = 1 ]
+	# shellcheck disable=SC2016  # fields of awk
+	check "... and better" awk -F '[:,]' '/"eval_loss"/ { loss = $2 } END { exit !(loss > 0 && loss < 1.42) }' out
 	check "... and reports its name" grep -q "\"policy\": \"${policy%% *}\"" out
 	check "... with the result of each worker" [ "$(grep -c '"rank"' out)" = 4 ]
 done

@@ -41,6 +41,16 @@ computes() {
 check "asp waits for each reply" [ "$(computes --set 'engine ps')" -lt 40 ]
 check "... and with overlap for none" [ "$(computes --set 'engine ps servers=2 overlap')" -gt 80 ]
 
+# the sum of all commits is the change of the weights, and the schedule counts all steps: one worker is an optimizer
+for policy in asp adsp adsp++; do
+	for servers in 1 2; do
+		set -- --set 'optimizer sgd lr=0.05 momentum=0.9' --set 'schedule step every=7'
+		ps $policy 1 -q --set "engine ps servers=$servers overlap" --link latency=20ms --speeds=200 "$@" --export=over.st --report=over.json
+		"$run" -q --set "steps=$(awk -F '[:,]' '/^  "steps"/ { print $2 + 0 }' over.json)" "$@" --export=one.st tiny.job >out
+		check "$policy, $servers servers, overlap, one worker: the weights of one rank" close 2e-5 one.st over.st
+	done
+done
+
 # ---- predicted ------------------------------------------------------------------------------------
 # commit SERVERS LINK: percent of a worker's time that commits take, as replay predicts; a step takes 10 ms
 commit() {

@@ -30,12 +30,13 @@ static void fails(const char *what, uint32_t process)
 
 struct event {
 	struct event *next;
+	void *sent; /* not NULL: its sender has a SENT event when it is taken */
 	struct pl_endpoint_event ev;
 	uint8_t copy[];
 };
 struct conn {
 	uint32_t number, from, to;
-	bool open;
+	bool open, shared;	/* shared: bodies are read where they lie */
 	struct event *queue[2]; /* for `from`, for `to` */
 };
 struct pl_endpoint {
@@ -44,6 +45,7 @@ struct pl_endpoint {
 	int sends_left; /* before it is killed in the middle of an event; -1: it is not */
 	bool dead;	/* that has happened */
 	bool shares;	/* memory, with those that do, too */
+	int allocs;	/* memory that it asked for */
 };
 static struct pl_endpoint endpoint[MOST];
 static struct conn conn[CONNS];
@@ -51,13 +53,14 @@ static uint32_t n_numbers;
 static void *memory[4096];
 static size_t n_memory;
 
-static void put_event(struct conn *c, int side, const struct pl_endpoint_event *ev,
-		      const void *body)
+static struct event *put_event(struct conn *c, int side, const struct pl_endpoint_event *ev,
+			       const void *body)
 {
 	size_t bytes = body ? ev->message.bytes : 0;
 	struct event *e = malloc(sizeof(*e) + bytes), **at = &c->queue[side];
 
 	e->next = NULL;
+	e->sent = NULL;
 	e->ev = *ev;
 	e->ev.connection = c->number;
 	e->ev.peer = side ? c->from : c->to;
@@ -68,6 +71,7 @@ static void put_event(struct conn *c, int side, const struct pl_endpoint_event *
 	while (*at)
 		at = &(*at)->next;
 	*at = e;
+	return e;
 }
 
 static void drop_events(struct conn *c, int side, uint32_t keep)
@@ -122,7 +126,11 @@ int pl_comm_endpoint_connect(struct pl_endpoint *e, const char *at, uint32_t pee
 	}
 	if (!c)
 		return pl_fail(err, PL_EIO, "too many connections");
-	*c = (struct conn){ .number = ++n_numbers, .from = e->id, .to = peer, .open = true };
+	*c = (struct conn){ .number = ++n_numbers,
+			    .from = e->id,
+			    .to = peer,
+			    .open = true,
+			    .shared = e->shares && endpoint[peer].shares };
 	*connection = c->number;
 	return 0;
 }
@@ -131,8 +139,7 @@ void pl_comm_endpoint_drop(struct pl_endpoint *e, uint32_t connection, const cha
 {
 	struct conn *c = find(connection);
 
-	(void)why;
-	fails("a process gave a connection up", e->id);
+	fails(why, e->id);
 	if (c && c->open)
 		cut(c);
 	if (c)
@@ -141,8 +148,8 @@ void pl_comm_endpoint_drop(struct pl_endpoint *e, uint32_t connection, const cha
 
 void *pl_comm_endpoint_alloc(struct pl_endpoint *e, size_t bytes, struct pl_err *err)
 {
-	(void)e;
 	(void)err;
+	e->allocs++;
 	return memory[n_memory++] = calloc(1, bytes);
 }
 
@@ -161,12 +168,13 @@ const char *pl_comm_endpoint_transport(const struct pl_endpoint *e, uint32_t con
 	struct conn *c = find(connection);
 
 	(void)e;
-	return c && endpoint[c->from].shares && endpoint[c->to].shares ? "shm" : "tcp";
+	return c && c->shared ? "shm" : "tcp";
 }
 
 static void kill_inside(uint32_t process);
 
-/* A body with `done` is read where it lies, if both share memory. */
+/* A body with `done` is read where it lies, if both share memory. Else it is sent when the other
+ * side takes it: what the sender does until then happens before its SENT event. */
 int pl_comm_endpoint_send(struct pl_endpoint *e, uint32_t connection, const struct pl_message *m,
 			  void *done, struct pl_err *err)
 {
@@ -180,11 +188,9 @@ int pl_comm_endpoint_send(struct pl_endpoint *e, uint32_t connection, const stru
 	if (e->dead || !c || !c->open)
 		return 0;
 	if (done && strcmp(pl_comm_endpoint_transport(e, connection), "shm") != 0) {
-		struct pl_endpoint_event sent = { .kind = PL_ENDPOINT_SENT, .done = done };
-
 		ev.done = NULL;
-		put_event(c, c->from != e->id, &sent, NULL);
-		done = NULL;
+		put_event(c, c->from == e->id, &ev, m->body)->sent = done;
+		return 0;
 	}
 	put_event(c, c->from == e->id, &ev, done ? NULL : m->body);
 	return 0;
@@ -219,6 +225,11 @@ int pl_comm_endpoint_next(struct pl_endpoint *e, pl_ns until, struct pl_endpoint
 		x = c->queue[side];
 		c->queue[side] = x->next;
 		*ev = x->ev;
+		if (x->sent && c->open)
+			put_event(c, !side,
+				  &(struct pl_endpoint_event){ .kind = PL_ENDPOINT_SENT,
+							       .done = x->sent },
+				  NULL);
 		if (ev->message.body != x->copy) /* else until its release */
 			free(x);
 		return 0;
