@@ -110,8 +110,18 @@ static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl
 	return 0;
 }
 
-/* Counts what the server applies; PL_ENO ends the simulation. */
+/* A policy that compares losses does so, and finds no difference. */
 static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
+{
+	(void)arg;
+	(void)err;
+	if (e->kind == PL_POLICY_COMMITTED)
+		e->loss = 1;
+	return 0;
+}
+
+/* Counts what the server applies; PL_ENO ends the simulation. */
+static int on_handled(void *arg, const struct pl_policy_event *e, struct pl_err *err)
 {
 	struct ending *g = arg;
 	struct pl_sim_servers *s = g->s;
@@ -119,7 +129,6 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 	s->end_ns = e->now;
 	if (e->kind != PL_POLICY_COMMITTED)
 		return 0;
-	e->loss = 1; /* a policy that compares losses does so, and finds no difference */
 	s->steps += e->steps;
 	s->samples += e->samples;
 	s->commits++;
@@ -148,12 +157,24 @@ int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_time
 	return (int)pl_min_i64(step, 0);
 }
 
+/* ns of a server's slice for a worker on the link that all of what the server sends shares. */
+static pl_ns shared_part(const struct pl_job *j, int64_t worker, double n)
+{
+	const struct pl_job_link *last = NULL;
+
+	for (size_t i = 0; i < j->n_links; i++)
+		if (j->link[i].from < 0 && (j->link[i].to < 0 || j->link[i].to == worker))
+			last = &j->link[i];
+	return last && last->shared && last->bytes_per_ns > 0 ? (pl_ns)(4 * n / last->bytes_per_ns)
+							      : 0;
+}
+
 /* The times and batches of all workers. */
 static int describe(const struct pl_sim_servers_opts *o, struct pl_policy_sim_worker *w,
 		    struct pl_err *err)
 {
 	const struct pl_job *j = o->job;
-	double between, n = (double)o->n;
+	double between, back, n = (double)o->n;
 	uint32_t *first;
 
 	PL_CHECK(pl_job_workers_find(j, &first, err));
@@ -165,9 +186,11 @@ static int describe(const struct pl_sim_servers_opts *o, struct pl_policy_sim_wo
 		w[i].step_ns = step_of(o, first + i, err);
 		w[i].batch = j->batch * (int64_t)(first[i + 1] - first[i]);
 		/* servers are no ranks: only links of any rank lead to them */
+		w[i].shared_ns = shared_part(j, rank, n / (double)j->servers);
+		back = pl_sim_servers_link(j, -1, rank, n / (double)j->servers, 1);
 		w[i].link_ns = PL_SIM_MESSAGE_NS +
 			       (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
-						  pl_sim_servers_link(j, -1, rank, n, j->servers)) /
+						  back - (double)w[i].shared_ns) /
 							 2);
 	}
 	pl_free(first);
@@ -185,6 +208,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 					  .service_ns = o->service_ns,
 					  .overlap = o->job->overlap,
 					  .event = on_event,
+					  .handled = on_handled,
 					  .arg = &g };
 	struct pl_sim_times times;
 	const struct pl_job *j = o->job;
