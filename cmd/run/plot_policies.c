@@ -105,7 +105,7 @@ static double median(const struct table *t, const char *policy, double h, double
 		if (t->v[i].policy == policy && t->v[i].v[H] == h && t->v[i].v[RATE] == rate)
 			v[(*n)++] = isnan(t->v[i].v[what]) ? INFINITY : t->v[i].v[what];
 	pl_sort(v, *n, sizeof(*v), pl_compare_double);
-	m = *n ? v[(*n - 1) / 2] : NAN;
+	m = *n ? (v[(*n - 1) / 2] + v[*n / 2]) / 2 : NAN;
 	pl_free(v);
 	return m;
 }

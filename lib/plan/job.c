@@ -442,7 +442,7 @@ int pl_job_set_speeds(struct pl_job *j, const char *speeds, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	rc = pl_parse_reals(speeds, v, SPEEDS_MAX, &n, err);
+	rc = pl_parse_reals(speeds, true, v, SPEEDS_MAX, &n, err);
 	if (rc < 0)
 		pl_wrap(err, "--speeds");
 	else

@@ -112,6 +112,19 @@ status 0 "learning rates" "$run" --policies=asp --speeds=200,200 --lr=0.05,0.01 
 check "... a row each" [ "$(wc -l <"$TMP/out")" = 3 ]
 status 0 "one that diverges" "$run" --policies=asp --speeds=200,200 --lr=0.05,900000 -O csv tiny.job
 check "... has a row without measurements" grep -q ',900000,0,,,,,,,,,,,,$' "$TMP/out"
+says 'asp, seed 1, lr 900000: training diverged' "... and a warning with policy, seed and learning rate"
+status 3 "a training that fails for another reason" "$run" --policies=bsp --speeds=200,200 --resume=tiny.job -O csv tiny.job
+says 'run: bsp, seed 1, lr 0.05: ' "... is an error that names it"
+check "... and no row" [ ! -s "$TMP/out" ]
+status 0 "a learning rate of 0" "$run" --policies=asp --speeds=200,200 --lr=0 --set steps=4 -O csv tiny.job
+status 0 "workers without a step" "$run" --speeds=0.05,200 --set 'engine ps' --set 'policy asp' --set steps=4 -O json tiny.job
+check "... do not count for the heterogeneity" grep -q '"heterogeneity": 1,' "$TMP/out"
+printf '%s\n' policy,h_nominal,lr,seconds_to_target,samples_per_s,compute_share,wait_share,comm_share \
+	bsp,2,0.1,10,100,0.5,0.5,0 bsp,2,0.1,30,100,0.7,0.3,0 bsp,3,0.1,40,100,0.5,0.5,0 >two.csv
+"$run" -O svg -o two.svg two.csv
+sed 's/,10,100,/,20,100,/; s/,30,100,/,20,100,/' two.csv >mean.csv
+"$run" -O svg -o mean.svg mean.csv
+check "the median of two seeds is between them" [ "$(grep 'class="l"' two.svg)" = "$(grep 'class="l"' mean.svg)" ]
 
 "$run" -v --policies=bsp --speeds=100,100 --set steps=40 --seeds=1000 -O csv tiny.job >out 2>err &
 pid=$!
