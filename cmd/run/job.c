@@ -126,7 +126,9 @@ static int read_data(const char *name, struct work *w, struct pl_err *err)
 		rc = pl_dataset_join(&w->data, &held, j->eval_data, err);
 		pl_dataset_fini(&held);
 		if (rc < 0)
-			return pl_wrap(err, "eval-data");
+			return j->eval_line ? pl_wrap(err, "%s: line %u, column %u: eval-data",
+						      name, j->eval_line, j->eval_column)
+					    : pl_wrap(err, "--set eval-data");
 	}
 	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
 	return 0;

@@ -237,6 +237,9 @@ static int prepare(struct all *a, struct pl_err *err)
 			err, PL_EDATA,
 			"a target loss is one of held-out samples, but nothing is held out; write: "
 			"split 0.9, or --set split=0.9");
+	/* times that are compared need more than the job's few evaluations */
+	if (j->target_loss > 0 && !j->patience && !j->checkpoint_best)
+		j->eval_every = 0;
 	PL_CHECK(pl_alloc(&a->rate, LIST_MAX, sizeof(*a->rate), err));
 	a->n_rates = 1;
 	a->rate[0] = j->lr;

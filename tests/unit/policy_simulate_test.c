@@ -333,6 +333,75 @@ static void fairness(void)
 	printf("# %u of %u\n", beyond.notes, beyond.rounds);
 }
 
+/* ---- notes of a search ------------------------------------------------------------------------
+ */
+
+struct compared {
+	uint32_t all, alike; /* notes: of a rate with another one, or with itself */
+};
+
+static int compares(void *arg, const struct pl_policy *p, const struct pl_policy_action *a,
+		    pl_ns now, struct pl_err *err)
+{
+	struct compared *c = arg;
+	unsigned long long x, y;
+	const char *by = a->kind == PL_POLICY_NOTE ? strstr(a->text, "/s with ") : NULL;
+
+	(void)p;
+	(void)now;
+	(void)err;
+	if (!by || sscanf(by, "/s with %llu", &x) != 1)
+		return 0;
+	by = strstr(by + 1, "/s with ");
+	if (!by || sscanf(by, "/s with %llu", &y) != 1)
+		return 0;
+	c->all++;
+	c->alike += x == y;
+	return 0;
+}
+
+static int falling(void *arg, struct pl_policy_event *e, struct pl_err *err)
+{
+	(void)arg;
+	(void)err;
+	if (e->kind == PL_POLICY_COMMITTED)
+		e->loss = 1 / (1 + 1e-9 * (double)e->now);
+	return 0;
+}
+
+/* In the middle of a search workers get slower, so the greatest rate becomes the one that is tried.
+ */
+static void limits(void)
+{
+	static const double speed[] = { 1, 1, 1, 1 };
+	struct compared c = { 0 };
+
+	for (int at = 20; at < 120; at += 4) {
+		struct pl_policy_sim_worker w[4];
+		struct pl_policy_sim_change change[4];
+		struct pl_policy_sim_opts o = { .worker = w,
+						.until = 60 * S,
+						.changes = change,
+						.n_changes = 4,
+						.event = falling,
+						.act = compares,
+						.arg = &c };
+		struct pl_policy_opts p = policy_opts("adsp", 4);
+
+		set_speeds(w, speed, 4);
+		for (uint32_t i = 0; i < 4; i++)
+			change[i] = (struct pl_policy_sim_change){ .at = at * 100 * MS,
+								   .worker = i,
+								   .step_ns = 200 * MS };
+		p.period = 16 * 100 * MS;
+		o.policy = &p;
+		status = pl_policy_simulate(&o, result, &failure);
+		c.all += status < 0 ? 1000000 : 0;
+	}
+	ok(c.all > 20 && c.all < 1000000 && !c.alike,
+	   "adsp: %u comparisons of two rates, %u of a rate with itself", c.all, c.alike);
+}
+
 /* A link that takes longer than the interval of commits is reported, once. */
 static void slow_link(void)
 {
@@ -416,6 +485,7 @@ int main(void)
 	overlap();
 	changes();
 	fairness();
+	limits();
 	slow_link();
 	cost();
 	a_day();
