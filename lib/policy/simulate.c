@@ -242,8 +242,6 @@ static int tell(struct sim *s, struct pl_policy_event *e, struct pl_err *err)
 	if (s->o->event)
 		PL_CHECK(s->o->event(s->o->arg, e, err));
 	PL_CHECK(pl_policy_handle(s->p, e, &a, &n, err));
-	if (s->o->handled)
-		PL_CHECK(s->o->handled(s->o->arg, e, err));
 	for (size_t i = 0; i < n; i++)
 		PL_CHECK(carry_out(s, &a[i], e->now, err));
 	return 0;

@@ -40,10 +40,8 @@ struct pl_policy_sim_opts {
 	const struct pl_policy_sim_change *changes; /* in order of time */
 	size_t n_changes;
 	/* Callbacks, NULL: none. `event` is called before the policy handles e, and may set
-	 * e->loss; `handled` after that; `act` for each action, in order. What fails ends the
-	 * simulation. */
+	 * e->loss; `act` for each action, in order. What fails ends the simulation. */
 	int (*event)(void *arg, struct pl_policy_event *e, struct pl_err *err);
-	int (*handled)(void *arg, const struct pl_policy_event *e, struct pl_err *err);
 	int (*act)(void *arg, const struct pl_policy *p, const struct pl_policy_action *a,
 		   pl_ns now, struct pl_err *err);
 	void *arg;

@@ -110,29 +110,32 @@ static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl
 	return 0;
 }
 
-/* A policy that compares losses does so, and finds no difference. */
+/* Counts what workers commit. */
 static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
-{
-	(void)arg;
-	(void)err;
-	if (e->kind == PL_POLICY_COMMITTED)
-		e->loss = 1;
-	return 0;
-}
-
-/* Counts what the server applies; PL_ENO ends the simulation. */
-static int on_handled(void *arg, const struct pl_policy_event *e, struct pl_err *err)
 {
 	struct ending *g = arg;
 	struct pl_sim_servers *s = g->s;
 
+	(void)err;
 	s->end_ns = e->now;
 	if (e->kind != PL_POLICY_COMMITTED)
 		return 0;
+	e->loss = 1; /* a policy that compares losses does so, and finds no difference */
 	s->steps += e->steps;
 	s->samples += e->samples;
 	s->commits++;
-	if (g->steps && s->steps >= (uint64_t)g->steps)
+	return 0;
+}
+
+/* PL_ENO ends the simulation when the server has applied the last step. */
+static int on_action(void *arg, const struct pl_policy *p, const struct pl_policy_action *a,
+		     pl_ns now, struct pl_err *err)
+{
+	const struct ending *g = arg;
+
+	(void)p;
+	(void)now;
+	if (a->kind == PL_POLICY_UPDATE && g->steps && g->s->steps >= (uint64_t)g->steps)
 		return pl_fail(err, PL_ENO, "the last step");
 	return 0;
 }
@@ -208,7 +211,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 					  .service_ns = o->service_ns,
 					  .overlap = o->job->overlap,
 					  .event = on_event,
-					  .handled = on_handled,
+					  .act = on_action,
 					  .arg = &g };
 	struct pl_sim_times times;
 	const struct pl_job *j = o->job;
