@@ -93,6 +93,40 @@ static int simulate(const struct config *c, const struct pl_job *j, const struct
 	return pl_sim_servers(&o, s, err);
 }
 
+/* Options that a graph answers: here they would have no effect. */
+static int check_options(const struct config *c, struct pl_err *err)
+{
+	const struct {
+		bool set;
+		const char *name;
+	} option[] = {
+		{ c->to == AS_HTML, "-O html" },
+		{ c->to == AS_SVG, "-O svg" },
+		{ c->to == AS_JSONL, "-O jsonl" },
+		{ c->whatif.n > 0, "--what-if" },
+		{ c->whatif_file.n > 0, "--what-if-file" },
+		{ c->plan != NULL, "--plan" },
+		{ c->timeline != NULL, "--timeline" },
+		{ c->topology != NULL, "--topology" },
+		{ c->model != NULL, "--model" },
+		{ c->expand != 0, "--expand" },
+		{ c->table != SEC_ALL, "--table" },
+		{ c->per != 0, "--per" },
+		{ c->fold != 0, "--fold" },
+		{ c->path, "--path" },
+		{ c->resources, "--resources" },
+		{ c->stragglers, "--stragglers" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(option); i++)
+		if (option[i].set)
+			return pl_fail(err, PL_EUSAGE,
+				       "%s is for a graph; of a job with servers there is a table, "
+				       "as text, json, csv or tsv (a change of it: change the job)",
+				       option[i].name);
+	return 0;
+}
+
 int replay_servers(struct config *c, struct pl_input *input, struct pl_out *out, bool *is,
 		   struct pl_err *err)
 {
@@ -108,6 +142,7 @@ int replay_servers(struct config *c, struct pl_input *input, struct pl_out *out,
 	*is = !strcmp(j.engine, "ps");
 	if (!*is)
 		goto out;
+	PL_TRY(check_options(c, err));
 	PL_TRY(simulate(c, &j, &m, &s, err));
 	fill(&s, &t);
 	pl_write_init(&w, out, 2);

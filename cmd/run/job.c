@@ -40,6 +40,7 @@ int64_t count_ranks(const struct config *c, const struct pl_job *j)
 
 int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
+	size_t n;
 	int rc = 0;
 
 	for (size_t i = 0; i < c->set.n; i++) {
@@ -65,7 +66,9 @@ int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 	if (c->target_loss > 0)
 		j->target_loss = c->target_loss;
 	if (c->rates && !c->policies)
-		PL_TRY(pl_parse_real(c->rates, &j->lr, err) < 0 ? pl_wrap(err, "--lr") : 0);
+		PL_TRY(pl_parse_reals(c->rates, false, &j->lr, 1, &n, err) < 0
+			       ? pl_wrap(err, "--lr")
+			       : 0);
 	if (c->c.seed != INT64_MIN)
 		j->seed = c->c.seed;
 	if (c->threads >= 0)
@@ -123,7 +126,9 @@ static int read_data(const char *name, struct work *w, struct pl_err *err)
 		rc = pl_dataset_join(&w->data, &held, j->eval_data, err);
 		pl_dataset_fini(&held);
 		if (rc < 0)
-			return pl_wrap(err, "eval-data");
+			return j->eval_line ? pl_wrap(err, "%s: line %u, column %u: eval-data",
+						      name, j->eval_line, j->eval_column)
+					    : pl_wrap(err, "--set eval-data");
 	}
 	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
 	return 0;

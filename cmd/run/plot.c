@@ -24,7 +24,8 @@ struct curve {
 };
 
 static const char *const colors[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
-				      "#e69f00", "#56b4e9", "#000000", "#7f7f7f" };
+				      "#e69f00", "#56b4e9", "#000000", "#7f7f7f",
+				      "#882255", "#44aa99", "#999933", "#332288" };
 
 const char *plot_color(int k)
 {
@@ -212,6 +213,12 @@ void plot_axes(struct pl_writer *w, int panel, const struct plot_scale *x,
 			(left + right) / 2, TOP + HEIGHT + 36, title);
 }
 
+void plot_note(struct pl_writer *w, const char *s)
+{
+	pl_write_format(w, "<text x=\"%d\" y=\"%d\" fill=\"#555\">%s</text>\n", LEFT,
+			TOP + HEIGHT + 56, s);
+}
+
 static void line(struct pl_writer *w, int panel, const struct curve *c, const struct plot_scale *x,
 		 const struct plot_scale *y, const char *color)
 {
@@ -307,6 +314,8 @@ static void draw(struct pl_writer *w, const struct curve *c, int n)
 			line(w, panel, &c[k], &x, &y, plot_color(k));
 	}
 	legend(w, c, n);
+	plot_note(w,
+		  "lines: loss of the steps; dots: loss of the samples held out, at evaluations");
 	pl_write_text(w, "</svg>\n");
 }
 

@@ -9,7 +9,7 @@
 #define HEIGHT 360
 #define LEFT   64
 #define TOP    40
-#define BELOW  56
+#define BELOW  64
 
 struct plot_scale {
 	double lo, hi, tick;
@@ -24,6 +24,8 @@ void plot_begin(struct pl_writer *w, int panels, const char *title);
 /* Lines and numbers of both axes; title: below the panel. */
 void plot_axes(struct pl_writer *w, int panel, const struct plot_scale *x,
 	       const struct plot_scale *y, const char *title);
+/* A line of text below the panels. */
+void plot_note(struct pl_writer *w, const char *s);
 const char *plot_color(int k);
 void plot_text(struct pl_writer *w, const char *s); /* escaped */
 

@@ -2,7 +2,8 @@
  * A comparison of policies as a picture, from the table that --policies wrote: on the left the time
  * to the target by H, in the middle the samples a second of all workers by H, on the right the
  * shares of a worker's time at the greatest H. A line joins the medians over seeds, dots are single
- * trainings; of several learning rates the one with the least median time counts.
+ * trainings; of several learning rates the one with the least median time counts. Where no rate
+ * reached the target, the first one does.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -105,7 +106,7 @@ static double median(const struct table *t, const char *policy, double h, double
 		if (t->v[i].policy == policy && t->v[i].v[H] == h && t->v[i].v[RATE] == rate)
 			v[(*n)++] = isnan(t->v[i].v[what]) ? INFINITY : t->v[i].v[what];
 	pl_sort(v, *n, sizeof(*v), pl_compare_double);
-	m = *n ? v[(*n - 1) / 2] : NAN;
+	m = *n ? (v[(*n - 1) / 2] + v[*n / 2]) / 2 : NAN;
 	pl_free(v);
 	return m;
 }
@@ -144,19 +145,38 @@ static double next_h(const struct table *t, double after)
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+/* Of H: no point is on the border, and a single one is in the middle. */
+static struct plot_scale scale_of_h(const struct table *t)
+{
+	double first = next_h(t, 0), last = 0;
+	struct plot_scale x;
+
+	for (size_t i = 0; i < t->n; i++)
+		last = fmax(last, t->v[i].v[H]);
+	if (!isfinite(first)) /* the table has none */
+		first = last = 1;
+	if (last > first)
+		plot_set_scale(&x, fmin(1, first), last + 0.04 * (last - fmin(1, first)));
+	else
+		x = (struct plot_scale){ last - 0.5, last + 0.5, 0.25 };
+	return x;
+}
+
 static void by_h(struct pl_writer *w, const struct table *t, int panel, int what, const char *title)
 {
-	struct plot_scale x, y;
-	double most = 0, last = 0, first = next_h(t, 0);
+	struct plot_scale x = scale_of_h(t), y;
+	double most = 0, first = next_h(t, 0);
 	size_t n;
 
-	for (size_t i = 0; i < t->n; i++) {
+	for (size_t i = 0; i < t->n; i++)
 		most = fmax(most, t->v[i].v[what]);
-		last = fmax(last, t->v[i].v[H]);
-	}
-	plot_set_scale(&x, isfinite(first) ? fmin(1, first) : 1, last);
 	plot_set_scale(&y, 0, most);
 	plot_axes(w, panel, &x, &y, title);
+	if (most <= 0)
+		pl_write_format(w, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+				plot_x(&x, panel, (x.lo + x.hi) / 2), TOP + HEIGHT / 2,
+				what == SECONDS ? "no training reached a target"
+						: "nothing was measured");
 	for (size_t k = 0; k < t->n_policies; k++) {
 		bool any = false;
 
@@ -194,7 +214,8 @@ static void bar(struct pl_writer *w, double left, double width, double y, double
 /* A bar a policy: computing, waiting for others, committing. */
 static void shares(struct pl_writer *w, const struct table *t, int panel)
 {
-	static const char *const fill[] = { "#009e73", "#d55e00", "#0072b2" };
+	/* none of them is the colour of a policy */
+	static const char *const fill[] = { "#9e9ac8", "#e7cb94", "#8c6d31" };
 	static const char *const word[] = { "computing", "waiting", "committing" };
 	struct plot_scale x = { 0, 100, 20 };
 	double left = plot_x(&x, panel, 0), all = plot_x(&x, panel, 100) - left, last = 0, each;
@@ -231,25 +252,25 @@ static void shares(struct pl_writer *w, const struct table *t, int panel)
 		left + all / 2, TOP + HEIGHT + 36, last);
 }
 
+/* Above the panels, where it hides nothing. */
 static void legend(struct pl_writer *w, const struct table *t)
 {
-	int right = LEFT + WIDTH - 36;
+	const size_t in_row = 12;
 
-	pl_write_format(w,
-			"<rect x=\"%d\" y=\"%d\" width=\"134\" height=\"%d\" "
-			"fill=\"white\" fill-opacity=\"0.85\"/>\n",
-			right - 134, TOP, 10 + 18 * (int)t->n_policies);
 	for (size_t k = 0; k < t->n_policies; k++) {
-		int y = TOP + 18 + 18 * (int)k;
+		int x = LEFT + 72 + 140 * (int)(k % in_row);
+		int y = t->n_policies > in_row ? 16 + 16 * (int)(k / in_row) : 24;
 
-		pl_write_format(
-			w,
-			"<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><text x=\"%d\" y=\"%d\" "
-			"text-anchor=\"end\">",
-			plot_color((int)k), right - 24, y - 4, right - 30, y);
+		pl_write_format(w,
+				"<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><circle r=\"3\" "
+				"cx=\"%d\" cy=\"%d\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">",
+				plot_color((int)k), x, y - 4, x + 12, y - 4, plot_color((int)k),
+				x + 30, y);
 		plot_text(w, t->policy[k]);
 		pl_write_text(w, "</text>\n");
 	}
+	plot_note(w, "dots: trainings; lines: medians of their seeds; of several learning rates "
+		     "the one with the least median time to the target");
 }
 
 bool plot_is_comparison(const char *path)

@@ -151,20 +151,29 @@ static void put_row(struct pl_table *t, const char *policy, const struct pl_job 
 		     r->final_loss + none);
 }
 
-/* PL_EDATA of a training that diverged is an answer, and its row has no measurements. */
-static int train_once(struct config *c, struct work *w, bool *mine, struct pl_err *err)
+/* A training that diverged is an answer, and its row has no measurements. */
+static int train_once(struct config *c, struct work *w, const char *policy, bool *mine,
+		      struct pl_err *err)
 {
+	const struct pl_job *j = &w->job;
 	struct pl_err why = { 0 };
 	int rc;
 
 	memset(c->row, 0, sizeof(*c->row));
-	rc = start_ranks(c, w->job.ranks, train, w, &why);
+	rc = start_ranks(c, j->ranks, train, w, &why);
 	*mine = !c->is_parent;
-	if (rc == PL_EDATA && !*mine)
-		return 0;
-	if (rc < 0)
+	if (rc >= 0)
+		return rc;
+	if (*mine) {
 		*err = why;
-	return rc;
+		return rc;
+	}
+	if (!c->row->diverged)
+		return pl_fail(err, rc, "%s, seed %lld, lr %g: %s", policy, (long long)j->seed,
+			       j->lr, why.msg);
+	pl_say(&c->c.log, PL_LOG_WARN, "%s, seed %lld, lr %g: training diverged", policy,
+	       (long long)j->seed, j->lr);
+	return 0;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -194,7 +203,7 @@ static int under_policy(struct all *a, const char *policy, struct pl_err *err)
 			pl_say(&a->c->c.log, PL_LOG_NOTE, "%lld of %lld: %s, seed %lld, lr %g",
 			       (long long)++a->done, (long long)a->total, policy,
 			       (long long)j->seed, j->lr);
-			PL_CHECK(train_once(a->c, a->w, &a->mine, err));
+			PL_CHECK(train_once(a->c, a->w, policy, &a->mine, err));
 			if (a->mine)
 				return 0;
 			if (stop_signal) /* in the middle of this one */
@@ -228,11 +237,14 @@ static int prepare(struct all *a, struct pl_err *err)
 			err, PL_EDATA,
 			"a target loss is one of held-out samples, but nothing is held out; write: "
 			"split 0.9, or --set split=0.9");
+	/* times that are compared need more than the job's few evaluations */
+	if (j->target_loss > 0 && !j->patience && !j->checkpoint_best)
+		j->eval_every = 0;
 	PL_CHECK(pl_alloc(&a->rate, LIST_MAX, sizeof(*a->rate), err));
 	a->n_rates = 1;
 	a->rate[0] = j->lr;
 	if (c->rates)
-		if (pl_parse_reals(c->rates, a->rate, LIST_MAX, &a->n_rates, err) < 0)
+		if (pl_parse_reals(c->rates, false, a->rate, LIST_MAX, &a->n_rates, err) < 0)
 			return pl_wrap(err, "--lr");
 	a->seed = j->seed;
 	PL_CHECK(nominal_heterogeneity(j, &a->h, err));

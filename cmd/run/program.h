@@ -145,7 +145,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 /* The measurements of one training, in memory that it shares with the process that compares. */
 struct comparison {
-	bool done, reached;
+	bool done, reached, diverged;
 	double h_measured, seconds_to_target, samples_to_target, samples_per_s, steps, commits,
 		bytes_sent, compute_share, wait_share, staleness_mean, staleness_max, final_loss;
 };

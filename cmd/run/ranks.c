@@ -146,13 +146,19 @@ static void print_message(struct child *v, int n, int i)
 	v[i].printed = true;
 }
 
-/* Servers come first; the first server's message is the reason of all others. */
-static void print_messages(const struct config *c, struct child *v, int n)
+/* Servers come first. The message of the first one is the reason of all others: what repeats it is
+ * not printed, and at the end, when all have ended, it is the error of this process. */
+static void print_messages(const struct config *c, struct child *v, int n, bool end)
 {
 	struct child *rank = v + c->servers;
+	bool reason = c->servers && v[0].done && v[0].said[0];
 	int n_ranks = n - c->servers;
 
+	for (int i = 1; i < n && reason; i++)
+		v[i].printed |= v[i].done && strstr(v[i].said, v[0].said);
 	for (int i = 0; i < c->servers; i++) {
+		if (!i && end)
+			continue;
 		if (v[i].done && v[i].said[0] && !v[i].printed)
 			fprintf(stderr, "run: server %d: %s\n", i, v[i].said);
 		v[i].printed |= v[i].done;
@@ -254,7 +260,7 @@ static bool wait_for(struct team *t, int started)
 		if (pid == 0 && pl_now_ns() > until)
 			signal_ranks(v, n, SIGKILL);
 		if (pid == 0 && until != INT64_MAX && pl_now_ns() > until - grace + TOGETHER_NS)
-			print_messages(t->c, v, n);
+			print_messages(t->c, v, n, false);
 		if (pid == 0)
 			ppoll(NULL, 0, &second, &t->while_waiting);
 		for (int i = 0; i < n; i++) {
@@ -371,6 +377,8 @@ static int result_of_ranks(const struct config *c, const struct child *v, int n,
 	if (!failed)
 		return 0;
 	code = status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL;
+	if (c->servers && v[0].said[0] && !v[0].printed)
+		return pl_fail(err, code, "server 0: %s", v[0].said);
 	if (c->servers)
 		return pl_fail(err, code, "training has ended before its time");
 	return pl_fail(err, code, "%d of %d ranks failed", failed, n);
@@ -478,7 +486,7 @@ static int run_team(struct team *t, bool *mine, struct pl_err *err)
 	*mine = !wait_for(t, started);
 	if (*mine)
 		return end_of(t, err);
-	print_messages(t->c, t->v, started);
+	print_messages(t->c, t->v, started, true);
 	sigprocmask(SIG_SETMASK, &t->unblocked, NULL);
 	return rc < 0 ? rc : result_of_ranks(t->c, t->v, t->n, err);
 }
@@ -622,6 +630,19 @@ void end_by(int sig)
 	raise(sig);
 }
 
+/* A launcher numbers all processes; servers come first, and messages number servers and ranks. */
+static void wrap_process(const struct config *c, struct pl_err *err)
+{
+	int process = c->launch.rank;
+
+	if (!c->servers)
+		pl_wrap(err, "rank %d", process);
+	else if (process < c->servers)
+		pl_wrap(err, "server %d (%s=%d)", process, c->launch.rank_name, process);
+	else
+		pl_wrap(err, "rank %d (%s=%d)", process - c->servers, c->launch.rank_name, process);
+}
+
 int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, void *arg,
 		struct pl_err *err)
 {
@@ -636,7 +657,7 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 		if (rc == 0)
 			rc = work(arg, &c->launch, err);
 		if (rc < 0 && c->launch.size > 1)
-			pl_wrap(err, "rank %d", c->launch.rank);
+			wrap_process(c, err);
 		if (rc < 0)
 			pl_comm_launch_unshare(&c->launch);
 	} else if (n > 1) {

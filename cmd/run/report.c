@@ -12,6 +12,7 @@ int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
 		   const struct pl_launch *p, struct result *r, struct pl_err *err)
 {
 	double sum = 0, min = INFINITY;
+	int known = 0;
 
 	PL_CHECK(pl_alloc(&r->worker, (size_t)t->ranks, sizeof(*r->worker), err));
 	r->workers = t->ranks;
@@ -23,14 +24,17 @@ int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
 					     FIELDS * (size_t)t->ranks, err));
 	}
 	for (int i = 0; i < r->workers; i++) {
-		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
+		double speed = r->worker[i].step_s > 0 ? 1 / r->worker[i].step_s : NAN;
 
 		r->samples += (int64_t)(r->worker[i].samples + 0.5);
 		r->samples_per_s += r->worker[i].samples_per_s;
+		if (isnan(speed)) /* it has made no step */
+			continue;
+		known++;
 		sum += speed;
 		min = fmin(min, speed);
 	}
-	r->heterogeneity = sum / r->workers / min; /* mean speed / slowest speed */
+	r->heterogeneity = known ? sum / known / min : NAN; /* mean speed / slowest speed */
 	return 0;
 }
 

@@ -202,6 +202,7 @@ static int check_work(const struct config *c, const struct work *w, struct pl_er
 static int count_servers(struct config *c, struct work *w, struct pl_err *err)
 {
 	const struct pl_engine *e;
+	int64_t said;
 
 	PL_CHECK(find_engine(&w->job, w->planned ? &w->plan : NULL, &e, err));
 	c->servers = e->servers ? e->servers(&w->job) : 0;
@@ -212,8 +213,32 @@ static int count_servers(struct config *c, struct work *w, struct pl_err *err)
 			       "%s started %d processes; %d of them are servers, and none is left "
 			       "to train",
 			       c->launch.launcher, c->launch.size, c->servers);
+	said = w->job.ranks_said ? w->job.ranks_said : c->launch.size - c->servers;
+	if (said != c->launch.size - c->servers)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s started %d processes, %d server%s and %d worker%s, but the job "
+			       "has ranks %lld; start %lld, or change ranks",
+			       c->launch.launcher, c->launch.size, c->servers,
+			       c->servers == 1 ? "" : "s", c->launch.size - c->servers,
+			       c->launch.size - c->servers == 1 ? "" : "s", (long long)said,
+			       (long long)(said + c->servers));
 	c->ranks = w->job.ranks = c->launch.size - c->servers;
 	return pl_job_check(&w->job, err);
+}
+
+/* A server takes no samples, so it would not know. Text is counted by contexts, later. */
+static int check_samples(const struct config *c, const struct work *w, struct pl_err *err)
+{
+	const struct pl_job *j = &w->job;
+	int64_t n = (int64_t)pl_dataset_train(&w->data, j->split);
+
+	if (!c->servers || w->data.token || n >= j->batch * j->ranks)
+		return 0;
+	return pl_fail(err, PL_EDATA,
+		       "a step takes %lld samples (batch %lld times ranks %lld), there are %lld to "
+		       "train on; a smaller batch may do",
+		       (long long)(j->batch * j->ranks), (long long)j->batch, (long long)j->ranks,
+		       (long long)n);
 }
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)
@@ -251,6 +276,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		goto out;
 	}
 	PL_TRY(count_servers(c, &w, err));
+	PL_TRY(check_samples(c, &w, err));
 	rc = start_ranks(c, w.job.ranks, train, &w, err);
 out:
 	work_fini(&w);

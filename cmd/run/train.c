@@ -298,6 +298,8 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 		catch_signals();
 		rc = t->t.engine->control(&t->t, err);
 		pl_progress_end();
+		if (t->c->row && t->t.diverged)
+			t->c->row->diverged = true;
 		if (rc < 0)
 			goto out;
 		if (t->meeting.size && t->p->rank) /* the process that leads does the rest alone */

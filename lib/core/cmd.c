@@ -53,7 +53,8 @@ int pl_parse_real(const char *s, double *v, struct pl_err *err)
 	return 0;
 }
 
-int pl_parse_reals(const char *s, double *v, size_t max, size_t *n, struct pl_err *err)
+int pl_parse_reals(const char *s, bool positive, double *v, size_t max, size_t *n,
+		   struct pl_err *err)
 {
 	char one[64];
 
@@ -64,8 +65,10 @@ int pl_parse_reals(const char *s, double *v, size_t max, size_t *n, struct pl_er
 			return pl_fail(err, PL_EUSAGE, "more than %zu numbers, or no number", max);
 		snprintf(one, sizeof(one), "%.*s", (int)len, s);
 		PL_CHECK(pl_parse_real(one, &v[*n], err));
-		if (!(v[(*n)++] > 0))
-			return pl_fail(err, PL_EUSAGE, "%s is not above 0", one);
+		if (!(positive ? v[*n] > 0 : v[*n] >= 0))
+			return pl_fail(err, PL_EUSAGE, "%s is %s 0", one,
+				       positive ? "not above" : "below");
+		(*n)++;
 		if (!s[len])
 			return 0;
 		s += len + 1;

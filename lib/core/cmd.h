@@ -144,8 +144,9 @@ bool pl_use_color(const struct pl_common *c, int fd);
 /* Parsers of single values, for options inside other texts. 0 or PL_EUSAGE. */
 int pl_parse_int(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
 int pl_parse_real(const char *s, double *v, struct pl_err *err) PL_MUST;
-/* "1,2.5": *n numbers above 0, at most `max`. */
-int pl_parse_reals(const char *s, double *v, size_t max, size_t *n, struct pl_err *err) PL_MUST;
+/* "1,2.5": *n numbers above 0, or not below it, at most `max`. */
+int pl_parse_reals(const char *s, bool positive, double *v, size_t max, size_t *n,
+		   struct pl_err *err) PL_MUST;
 int pl_parse_size(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
 int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err) PL_MUST;
 /*

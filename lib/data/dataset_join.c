@@ -16,6 +16,7 @@ static int same_kind(const struct pl_dataset *d, const struct pl_dataset *held, 
 		!d->token != !held->token	  ? "tokens or numbers"
 		: !d->y != !held->y		  ? "classes or targets"
 		: d->n_targets != held->n_targets ? "number of targets"
+		: !d->columns != !held->columns	  ? "a file with columns, or without"
 		: d->columns != held->columns	  ? "names of columns"
 		: !d->n_words != !held->n_words	  ? "words or numbers"
 		: !d->token && (d->n_dims != held->n_dims ||

@@ -37,6 +37,10 @@
 #define KIND(key, words, usual)                                                                    \
 	PL_LANG_FIELD(#key, CHOICE, PL_LANG_NEED | PL_LANG_BOUND, "kind", .choices = words,        \
 		      .value = usual, .offset = offsetof(struct pl_job, key))
+/* The same key with another default for some policies. */
+#define LOCAL_STEPS(usual, policies)                                                               \
+	OPTION("local-steps", INT, 0, "local steps between two commits, or averages", local_steps, \
+	       .min = 1, .max = COUNT_MAX, .value = usual, .only = policies)
 #define LINK(m)	    .offset = offsetof(struct pl_job_link, m)
 #define POLICIES_PS "bsp|ssp|asp|local|fixed-adacomm|adacomm|adsp|adsp++|batchtune|diloco|dylu"
 #define PACE(m)	    .offset = offsetof(struct pl_job_pace, m)
@@ -109,12 +113,8 @@ static const struct pl_lang_row rows[] = {
 		       "bsp|local-sgd|ssp|asp|local|fixed-adacomm|adacomm|adsp|adsp++|batchtune|"
 		       "diloco|dylu",
 		       "bsp"),
-		  OPTION("local-steps", INT, 0, "steps between two averages", local_steps, .min = 1,
-			 .max = COUNT_MAX, .value = "8", .only = "local-sgd"),
-		  OPTION("local-steps", INT, 0,
-			 "steps between two commits; 0: as the policy has it", local_steps,
-			 .max = COUNT_MAX, .value = "0",
-			 .only = "local|fixed-adacomm|adacomm|diloco|dylu"),
+		  LOCAL_STEPS("8", "local-sgd|local"), LOCAL_STEPS("40", "fixed-adacomm|adacomm"),
+		  LOCAL_STEPS("100", "diloco"), LOCAL_STEPS("50", "dylu"),
 		  OPTION("staleness", INT, 0, "steps by which a worker may be ahead of the slowest",
 			 staleness, .max = COUNT_MAX, .value = "40", .only = "ssp"),
 		  OPTION("commits", INT, 0,
@@ -338,7 +338,10 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 		j->no_decay = NULL; /* it has no default */
 	if (has_options(st->row))   /* they take the place of those that were there */
 		pl_lang_defaults(st->row, st->value[0].s, j);
-	return pl_lang_bind(st, j, &j->arena, err);
+	PL_CHECK(pl_lang_bind(st, j, &j->arena, err));
+	if (!strcmp(st->row->name, "ranks"))
+		j->ranks_said = j->ranks;
+	return 0;
 }
 
 /* Reads one statement and carries it out. 0: the end. */
@@ -442,11 +445,11 @@ int pl_job_set_speeds(struct pl_job *j, const char *speeds, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	rc = pl_parse_reals(speeds, v, SPEEDS_MAX, &n, err);
+	rc = pl_parse_reals(speeds, true, v, SPEEDS_MAX, &n, err);
 	if (rc < 0)
 		pl_wrap(err, "--speeds");
 	else
-		j->ranks = (int64_t)n;
+		j->ranks = j->ranks_said = (int64_t)n;
 	for (size_t i = 0; rc >= 0 && i < n; i++) {
 		char statement[80];
 

@@ -58,6 +58,7 @@ struct pl_job {
 	int64_t patience;	 /* evaluations; 0: any number */
 	double delta;		 /* what a better evaluation is better by, at least */
 	int64_t checkpoint_keep; /* 0: not given */
+	int64_t ranks_said;	 /* `ranks`, if the job or --speeds says it; 0 */
 	int64_t batch, epochs, ranks, seed, accumulate, eval_every, checkpoint_every, threads,
 		warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;

@@ -128,10 +128,10 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 			"policy local-sgd has no servers; with engine ps the same is: policy "
 			"local local-steps=%lld",
 			(long long)j->local_steps);
-	if (servers && j->target_loss > 0 && j->split >= 1)
+	if (servers && j->target_loss > 0 && j->split >= 1 && !j->eval_data)
 		return pl_fail(err, PL_EDATA,
 			       "with engine ps the target-loss is one of held-out samples, but "
-			       "nothing is held out; write: split 0.9");
+			       "nothing is held out; write: split 0.9, or eval-data and a file");
 	return servers ? check_workers(j, err) : 0;
 }
 

@@ -169,7 +169,8 @@ void pl_policy_search_check(struct pl_policy *p, struct pl_policy_adsp *a, uint6
 			begin_search(p, a, most);
 		return;
 	}
-	if (s->trial.at[PL_POLICY_RATE] > most) { /* it cannot be kept */
+	if (s->trial.at[PL_POLICY_RATE] > most || /* it cannot be kept, or is the base by now */
+	    s->trial.at[s->knob] == a->base.at[s->knob]) {
 		next_comparison(p, a, most, PL_POLICY_BEFORE);
 		return;
 	}

@@ -15,7 +15,8 @@
  * All times are medians of three steps: the time for which a process or its machine was stopped is
  * in one step, and says nothing about its speed.
  *
- * Batches are rounded to the greatest remainders, so that their sum stays B M; each is at least 1.
+ * Batches are rounded to the greatest remainders, so that their sum stays B M. Each is at least 1:
+ * what a worker with a smaller share gets too much is taken from those whose shares are larger.
  */
 #include "policy/internal.h"
 
@@ -125,6 +126,28 @@ static void round_up(struct pl_policy *p, int64_t rest, double share)
 	}
 }
 
+/* What batches of 1 have too much is taken one by one from the smallest remainders. */
+static void round_down(struct pl_policy *p, int64_t rest, double share)
+{
+	for (; rest < 0; rest++) {
+		uint32_t best = PL_NONE;
+		double least = INFINITY;
+
+		for (uint32_t i = 0; i < p->o.workers; i++) {
+			const struct batchtune_worker *w = worker_of(p, i);
+			double left_over = w->speed * share - (double)w->round.batch;
+
+			if (p->w[i].present && w->round.batch > 1 && left_over < least) {
+				least = left_over;
+				best = i;
+			}
+		}
+		if (best == PL_NONE) /* all have 1 */
+			return;
+		worker_of(p, best)->round.batch--;
+	}
+}
+
 /* Choose the batches, if all speeds are known. */
 static void decide(struct pl_policy *p)
 {
@@ -154,6 +177,7 @@ static void decide(struct pl_policy *p)
 		rest -= w->round.batch;
 	}
 	round_up(p, rest, share);
+	round_down(p, rest, share);
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present) {
 			least = pl_min_i64(least, worker_of(p, i)->round.batch);

@@ -27,7 +27,8 @@ struct worker {
 	int64_t batch;	  /* its own; at least 1 */
 	double scale;	  /* of the step, by the batch */
 	struct pl_policy_order order;
-	pl_ns replied;	/* when the reply left */
+	pl_ns shared;	/* of a reply on the link that all replies share */
+	pl_ns replied;	/* when the reply left the link that all share */
 	pl_ns began;	/* the first step since the reply */
 	pl_ns from;	/* from then on, steps have their present length */
 	uint64_t done;	/* steps before `from` */
@@ -50,6 +51,7 @@ struct sim {
 	uint32_t *heap;	 /* entries by key and number */
 	uint32_t *place; /* [entry]: in the heap */
 	pl_ns free;	 /* when the server has served what has arrived */
+	pl_ns sent;	 /* when the link that all replies share has sent them */
 	size_t change;
 	bool overlap;
 };
@@ -188,23 +190,24 @@ static void reply(struct sim *s, const struct pl_policy_action *a, pl_ns now)
 {
 	struct worker *w = &s->w[a->worker];
 
+	w->replied = now;
+	if (w->shared)
+		w->replied = s->sent = pl_add_sat(pl_max_i64(s->sent, now), w->shared);
 	if (s->overlap && w->steps) {
 		w->state = COMPUTING;
 		w->order = a->order;
-		w->replied = now;
 		reply_over(s, a->worker);
 		return;
 	}
 	w->r->waiting_ns += now - w->served;
-	w->commit_ns = now + w->link - w->end;
+	w->commit_ns = w->replied + w->link - w->end;
 	w->r->sending_ns += w->commit_ns - (now - w->served);
 	if (!w->steps) /* it has joined, and has not committed */
 		w->commit_ns = 0;
 	w->state = COMPUTING;
 	w->order = a->order;
 	w->scale = (double)batch_of(w) / (double)w->batch;
-	w->replied = now;
-	w->began = w->from = pl_add_sat(now, w->link);
+	w->began = w->from = pl_add_sat(w->replied, w->link);
 	w->done = 0;
 	w->base = w->pulled = pl_policy_version(s->p);
 	plan_commit(s, a->worker, w->from);
@@ -379,7 +382,8 @@ static int check(const struct pl_policy_sim_opts *o, struct pl_err *err)
 	pl_ns last = 0;
 
 	for (uint32_t i = 0; i < o->policy->workers; i++)
-		if (o->worker[i].step_ns < 1 || o->worker[i].link_ns < 0 || o->worker[i].batch < 0)
+		if (o->worker[i].step_ns < 1 || o->worker[i].link_ns < 0 ||
+		    o->worker[i].shared_ns < 0 || o->worker[i].batch < 0)
 			return pl_fail(
 				err, PL_EUSAGE,
 				"simulation: the times or the batch of worker %u are not positive",
@@ -416,6 +420,7 @@ static int prepare(struct sim *s, struct pl_policy_sim_result *r, struct pl_err 
 		s->w[i].r = &r[i];
 		s->w[i].step = o->worker[i].step_ns;
 		s->w[i].link = o->worker[i].link_ns;
+		s->w[i].shared = o->worker[i].shared_ns;
 		s->w[i].scale = 1;
 		s->w[i].batch = o->worker[i].batch ? o->worker[i].batch : o->policy->batch;
 		s->w[i].batch = pl_max_i64(1, s->w[i].batch);

@@ -2,7 +2,8 @@
  * simulate.h - workers and a server in simulated time, driven by a policy.
  *
  * Workers take steps of known length, and commit to one server. The server serves commits in the
- * order of their arrival, one after another; messages take time on the way. The policy that decides
+ * order of their arrival, one after another; messages take time on the way, and the server's
+ * replies may have one link for all of them, which sends one after another. The policy that decides
  * is the one that decides in run(1), so commits, waiting, staleness and throughput follow for any
  * speeds. Nothing is trained, but callbacks may: the weights can be carried along, and losses be
  * told to the policy. Equal options give equal results.
@@ -17,7 +18,9 @@ struct pl_policy_sim_worker {
 	pl_ns step_ns;
 	int64_t batch; /* samples of a step, unless the policy says how many; 0: policy->batch */
 	pl_ns link_ns; /* of a message between the worker and the server, one direction */
-	pl_ns joins;   /* time at which it joins; negative: by a change */
+	/* Before that, of a reply on the link that all replies share; 0: they share none. */
+	pl_ns shared_ns;
+	pl_ns joins; /* time at which it joins; negative: by a change */
 };
 enum pl_policy_sim_what { PL_POLICY_SIM_SPEED, PL_POLICY_SIM_LEAVES, PL_POLICY_SIM_JOINS };
 struct pl_policy_sim_change {
@@ -49,7 +52,8 @@ struct pl_policy_sim_result {
 	struct pl_policy_worker seen; /* by the policy, at the end */
 	uint64_t steps, samples;      /* ended, whether committed or not */
 	pl_ns computing_ns,	      /* in steps, the one at the end included */
-		sending_ns, /* on links, in the queue of the server and in its service; own_ns */
+		sending_ns, /* on links and in their queue, in that of the server and in its
+			     * service; own_ns */
 		waiting_ns; /* for others: from the end of the service to the reply's departure */
 	pl_ns absent_ns;
 };

@@ -509,12 +509,14 @@ static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_messag
 	memcpy(&c, m->body, sizeof(c));
 	take_counts(s, worker, m->value[1], &c.counts);
 	s->client[worker].arrived = e.now;
-	if (!isfinite(c.loss))
+	if (!isfinite(c.loss)) {
+		s->t->diverged = true;
 		return pl_fail(err, PL_EDATA,
 			       "the loss of worker %u is %g: training diverged; a smaller lr, or "
 			       "clip=1 of "
 			       "the optimizer, may help",
-			       worker, c.loss);
+			       worker, fabs(c.loss));
+	}
 	e.steps = c.steps;
 	e.samples = c.samples;
 	e.base = c.base;

@@ -160,12 +160,24 @@ int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_time
 	return (int)pl_min_i64(step, 0);
 }
 
+/* ns of a server's slice for a worker on the link that all of what the server sends shares. */
+static pl_ns shared_part(const struct pl_job *j, int64_t worker, double n)
+{
+	const struct pl_job_link *last = NULL;
+
+	for (size_t i = 0; i < j->n_links; i++)
+		if (j->link[i].from < 0 && (j->link[i].to < 0 || j->link[i].to == worker))
+			last = &j->link[i];
+	return last && last->shared && last->bytes_per_ns > 0 ? (pl_ns)(4 * n / last->bytes_per_ns)
+							      : 0;
+}
+
 /* The times and batches of all workers. */
 static int describe(const struct pl_sim_servers_opts *o, struct pl_policy_sim_worker *w,
 		    struct pl_err *err)
 {
 	const struct pl_job *j = o->job;
-	double between, n = (double)o->n;
+	double between, back, n = (double)o->n;
 	uint32_t *first;
 
 	PL_CHECK(pl_job_workers_find(j, &first, err));
@@ -177,9 +189,11 @@ static int describe(const struct pl_sim_servers_opts *o, struct pl_policy_sim_wo
 		w[i].step_ns = step_of(o, first + i, err);
 		w[i].batch = j->batch * (int64_t)(first[i + 1] - first[i]);
 		/* servers are no ranks: only links of any rank lead to them */
+		w[i].shared_ns = shared_part(j, rank, n / (double)j->servers);
+		back = pl_sim_servers_link(j, -1, rank, n / (double)j->servers, 1);
 		w[i].link_ns = PL_SIM_MESSAGE_NS +
 			       (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
-						  pl_sim_servers_link(j, -1, rank, n, j->servers)) /
+						  back - (double)w[i].shared_ns) /
 							 2);
 	}
 	pl_free(first);

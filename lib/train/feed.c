@@ -32,9 +32,10 @@ static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, s
 }
 
 /* Can the network take these data? All later code relies on the sizes. */
-static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t sample_size,
+static int fits(const struct pl_engine_opts *o, const struct pl_net_shape *s, size_t sample_size,
 		struct pl_err *err)
 {
+	const struct pl_dataset *d = o->data;
 	size_t have = 1;
 
 	if (!d->token != !s->vocab)
@@ -46,15 +47,14 @@ static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t
 		have *= (size_t)d->dim[i];
 	if (have != sample_size)
 		return pl_fail(err, PL_EDATA,
-			       "the model takes samples of %zu numbers, the data have %zu",
-			       sample_size, have);
+			       "the model takes samples of %zu numbers, %.200s has %zu",
+			       sample_size, o->job->data, have);
 	if (s->classes ? !d->y || d->classes > s->classes
 		       : !d->target || d->n_targets != s->targets)
-		return pl_fail(err, PL_EDATA,
-			       "the model gives %d %s, the data have %d classes and %d targets",
+		return pl_fail(err, PL_EDATA, "the model gives %d %s, %.200s has %d %s",
 			       s->classes ? s->classes : s->targets,
-			       s->classes ? "classes" : "targets", d->y ? d->classes : 0,
-			       d->target ? d->n_targets : 0);
+			       s->classes ? "classes" : "targets", o->job->data,
+			       d->y ? d->classes : d->n_targets, d->y ? "classes" : "targets");
 	if (s->classes && s->rows != 1)
 		return pl_fail(err, PL_EDATA,
 			       "the model gives a class at each of %d places of a sample, the data "
@@ -80,7 +80,7 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 	f->sample_size = 1;
 	for (int i = 0; i < shape.n_dims; i++)
 		f->sample_size *= (size_t)shape.dim[i];
-	PL_CHECK(fits(d, &shape, f->sample_size, err));
+	PL_CHECK(fits(o, &shape, f->sample_size, err));
 	if (!strcmp(o->job->monitor, "accuracy") && !d->token && !d->y)
 		return pl_fail(err, PL_EDATA,
 			       "monitor accuracy, but these data have no classes; write: monitor "

@@ -60,11 +60,13 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 	v[3 * WINDOW + 1] = (double)t->step_ns / (double)pl_train_measured(t);
 	PL_CHECK(pl_train_worker_sum(t->worker, v, SUMS, err));
 	PL_CHECK(put_rows(t, w, &mean, err));
-	if (!isfinite(mean))
+	if (!isfinite(mean)) {
+		t->diverged = true;
 		return pl_fail(err, PL_EDATA,
 			       "the loss is %g at step %lld: training diverged; a smaller lr, or "
 			       "clip=1 of the optimizer, may help",
-			       mean, (long long)t->step);
+			       fabs(mean), (long long)t->step);
+	}
 	if (!t->done && t->job->target_loss > 0 && mean <= t->job->target_loss) {
 		t->time_to_target_s = (double)(w->at[w->n - 1] - t->begin) / 1e9;
 		t->done = true;

@@ -359,6 +359,8 @@ static void say_other_steps(const struct pl_worker *worker, const struct checkpo
 
 	if (worker->rank || !before || before == each)
 		return;
+	if (worker->o.meeting && worker->o.meeting->rank) /* the first server says it */
+		return;
 	if (before % worker->ranks == 0)
 		snprintf(remedy, sizeof(remedy), "; with --set batch=%lld they would as before",
 			 (long long)(before / worker->ranks));

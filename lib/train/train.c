@@ -67,7 +67,7 @@ bool pl_train_judge(struct pl_train *t, int64_t step, bool counts, double loss, 
 	if (isfinite(v) && (first || sign * v < sign * b->to_beat - j->delta)) {
 		b->to_beat = v;
 		b->waited = 0;
-	} else if (counts) {
+	} else if (counts && !t->stopped_early) { /* the last one is made twice */
 		b->waited++;
 	}
 	if (better) {

@@ -140,6 +140,7 @@ struct pl_train {
 	int64_t steps;		  /* at which training ends */
 	bool done, interrupted;	  /* interrupted: by a signal */
 	bool stopped_early;	  /* `done` for the job's patience */
+	bool diverged;		  /* training failed because a loss was no number */
 	int64_t evaluated, saved; /* after which step last; -1: not yet */
 	double last_loss, eval_loss, accuracy, time_to_target_s; /* NaN: not known */
 	int64_t samples_to_target; /* of all ranks; 0: the target was not reached */

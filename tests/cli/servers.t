@@ -109,6 +109,11 @@ cp "$TMP/out" table.csv
 status 0 "... as a picture" "$run" -O svg -o table.svg table.csv
 check "... with a line for each policy" [ "$(grep -c '<path class="l"' table.svg)" = 9 ]
 check "... and the trainings as dots" [ "$(grep -c '<circle' table.svg)" -ge 6 ]
+check "... a single H in the middle of its panel" grep -q 'cx="956.0" cy=' table.svg
+check "... and names of policies above the panels" grep -q 'y="24">adsp<' table.svg
+grep -o '<rect.*fill="#[^"]*"' table.svg | sed 's/.*fill=//' | sort -u >shares
+grep -o 'stroke="#[^"]*"' table.svg | sed 's/stroke=//' | sort -u >policies
+check "... shares have other colours than policies" [ "$(wc -l <shares) $(comm -12 shares policies)" = "3 " ]
 sed 's/,wait_share,/,other,/' table.csv >other.csv
 status 3 "a table without a column" "$run" -O svg other.csv
 says 'line 1: a table of --policies has a column wait_share' "... names it"
@@ -119,6 +124,25 @@ status 0 "learning rates" "$run" --policies=asp --speeds=200,200 --lr=0.05,0.01 
 check "... a row each" [ "$(wc -l <"$TMP/out")" = 3 ]
 status 0 "one that diverges" "$run" --policies=asp --speeds=200,200 --lr=0.05,900000 -O csv tiny.job
 check "... has a row without measurements" grep -q ',900000,0,,,,,,,,,,,,$' "$TMP/out"
+says 'asp, seed 1, lr 900000: training diverged' "... and a warning with policy, seed and learning rate"
+status 3 "a training that fails for another reason" "$run" --policies=bsp --speeds=200,200 --resume=tiny.job -O csv tiny.job
+says 'run: bsp, seed 1, lr 0.05: ' "... is an error that names it"
+check "... and no row" [ ! -s "$TMP/out" ]
+status 0 "a learning rate of 0" "$run" --policies=asp --speeds=200,200 --lr=0 --set steps=4 -O csv tiny.job
+status 0 "workers without a step" "$run" --speeds=0.05,200 --set 'engine ps' --set 'policy asp' --set steps=4 -O json tiny.job
+check "... do not count for the heterogeneity" grep -q '"heterogeneity": 1,' "$TMP/out"
+printf '%s\n' policy,h_nominal,lr,seconds_to_target,samples_per_s,compute_share,wait_share,comm_share \
+	bsp,2,0.1,10,100,0.5,0.5,0 bsp,2,0.1,30,100,0.7,0.3,0 bsp,3,0.1,40,100,0.5,0.5,0 >two.csv
+"$run" -O svg -o two.svg two.csv
+sed 's/,10,100,/,20,100,/; s/,30,100,/,20,100,/' two.csv >mean.csv
+"$run" -O svg -o mean.svg mean.csv
+check "a table whose target was reached: its panel has no words" [ "$(grep -c 'no training reached a target' two.svg)" = 0 ]
+sed 's/,10,100,/,,100,/; s/,[34]0,100,/,,100,/' two.csv >never.csv
+"$run" -O svg -o never.svg never.csv
+check "... and if it never was" grep -q 'no training reached a target' never.svg
+# the border is at 600
+check "several H: the last one is not on the border" [ "$(grep -o 'cx="6[0-9][0-9]\.' two.svg | wc -l)" = 0 ]
+check "the median of two seeds is between them" [ "$(grep 'class="l"' two.svg)" = "$(grep 'class="l"' mean.svg)" ]
 
 "$run" -v --policies=bsp --speeds=100,100 --set steps=40 --seeds=1000 -O csv tiny.job >out 2>err &
 pid=$!

@@ -117,6 +117,47 @@ static void shares(void)
 	   (unsigned long long)(result[0].seen.commits + result[1].seen.commits));
 }
 
+/* Replies of 20 ms each leave one after another on one link. */
+static void shared_link(void)
+{
+	static const double speed[] = { 1, 1, 1, 1 };
+	struct pl_policy_sim_worker w[4];
+	struct pl_policy_sim_opts o = { .worker = w, .until = 18630 * MS };
+
+	set_speeds(w, speed, 4);
+	for (int i = 0; i < 4; i++) {
+		w[i].link_ns = 3 * MS;
+		w[i].shared_ns = 20 * MS;
+	}
+	/* The first replies are there after 23, 43, 63 and 83 ms. A round is 100 ms, 3 ms, 80 ms, 3
+	 * ms. */
+	run("bsp", &o, 4);
+	ok(status == 0 && result[0].seen.commits == 100 && result[3].computing_ns == 10000 * MS,
+	   "bsp, a link of all replies: %llu rounds of 186 ms",
+	   (unsigned long long)result[0].seen.commits);
+	ok(result[3].waiting_ns <= 60 * MS && result[0].waiting_ns / (99 * 60 * MS) == 1,
+	   "... a worker waits for others until its reply can leave (%lld ms), not for the link",
+	   (long long)result[0].waiting_ns / MS);
+	/* they come 20 ms apart, so nobody waits for the link: 100 + 3 + 20 + 3 ms */
+	run("asp", &o, 4);
+	ok(status == 0 && llabs((long long)result[3].seen.commits - 147) <= 1,
+	   "asp: %llu commits of 126 ms", (unsigned long long)result[3].seen.commits);
+	/* with steps of 10 ms the link is the limit */
+	for (int i = 0; i < 4; i++)
+		w[i].step_ns = 10 * MS;
+	run("asp", &o, 4);
+	ok(status == 0 && fabs(total_steps(result, 4) / 931 - 1) < 0.01,
+	   "... and with short steps %g in all, 20 ms each", total_steps(result, 4));
+	o.overlap = true;
+	run("asp", &o, 4);
+	ok(status == 0 && result[2].seen.commits >= 229 && result[2].seen.commits <= 234 &&
+		   result[2].computing_ns > 18500 * MS,
+	   "... also where steps go on: %llu commits", (unsigned long long)result[2].seen.commits);
+	w[1].shared_ns = -1;
+	run("asp", &o, 4);
+	ok(status == PL_EUSAGE, "%s", failure.msg);
+}
+
 static void staleness(void)
 {
 	struct pl_policy_sim_worker w[4];
@@ -292,6 +333,75 @@ static void fairness(void)
 	printf("# %u of %u\n", beyond.notes, beyond.rounds);
 }
 
+/* ---- notes of a search ------------------------------------------------------------------------
+ */
+
+struct compared {
+	uint32_t all, alike; /* notes: of a rate with another one, or with itself */
+};
+
+static int compares(void *arg, const struct pl_policy *p, const struct pl_policy_action *a,
+		    pl_ns now, struct pl_err *err)
+{
+	struct compared *c = arg;
+	unsigned long long x, y;
+	const char *by = a->kind == PL_POLICY_NOTE ? strstr(a->text, "/s with ") : NULL;
+
+	(void)p;
+	(void)now;
+	(void)err;
+	if (!by || sscanf(by, "/s with %llu", &x) != 1)
+		return 0;
+	by = strstr(by + 1, "/s with ");
+	if (!by || sscanf(by, "/s with %llu", &y) != 1)
+		return 0;
+	c->all++;
+	c->alike += x == y;
+	return 0;
+}
+
+static int falling(void *arg, struct pl_policy_event *e, struct pl_err *err)
+{
+	(void)arg;
+	(void)err;
+	if (e->kind == PL_POLICY_COMMITTED)
+		e->loss = 1 / (1 + 1e-9 * (double)e->now);
+	return 0;
+}
+
+/* In the middle of a search workers get slower, so the greatest rate becomes the one that is tried.
+ */
+static void limits(void)
+{
+	static const double speed[] = { 1, 1, 1, 1 };
+	struct compared c = { 0 };
+
+	for (int at = 20; at < 120; at += 4) {
+		struct pl_policy_sim_worker w[4];
+		struct pl_policy_sim_change change[4];
+		struct pl_policy_sim_opts o = { .worker = w,
+						.until = 60 * S,
+						.changes = change,
+						.n_changes = 4,
+						.event = falling,
+						.act = compares,
+						.arg = &c };
+		struct pl_policy_opts p = policy_opts("adsp", 4);
+
+		set_speeds(w, speed, 4);
+		for (uint32_t i = 0; i < 4; i++)
+			change[i] = (struct pl_policy_sim_change){ .at = at * 100 * MS,
+								   .worker = i,
+								   .step_ns = 200 * MS };
+		p.period = 16 * 100 * MS;
+		o.policy = &p;
+		status = pl_policy_simulate(&o, result, &failure);
+		c.all += status < 0 ? 1000000 : 0;
+	}
+	ok(c.all > 20 && c.all < 1000000 && !c.alike,
+	   "adsp: %u comparisons of two rates, %u of a rate with itself", c.all, c.alike);
+}
+
 /* A link that takes longer than the interval of commits is reported, once. */
 static void slow_link(void)
 {
@@ -370,10 +480,12 @@ int main(void)
 {
 	throughput();
 	shares();
+	shared_link();
 	staleness();
 	overlap();
 	changes();
 	fairness();
+	limits();
 	slow_link();
 	cost();
 	a_day();

@@ -318,6 +318,33 @@ static const char *commits_batch(struct pl_policy *p, uint32_t worker, pl_ns now
 #define TUNED "reply0 steps=1 batch=21, reply1 steps=1 batch=11"
 
 /* A worker that is lost sends its commit again, or goes on with its steps: of the tuned batch. */
+/* Shares below 1, which are batches of 1: what they have too much comes from the others. */
+static void batchtune_small(void)
+{
+	struct pl_policy_opts o = policy_opts("batchtune", 4);
+	const uint64_t own[4] = { 2, 2, 2, 2 };
+	const int ns[4] = { 40, 40, 40, 2 };
+	const char *said = NULL;
+	struct pl_policy *p;
+
+	o.batch = 2;
+	p = policy_new_of(&o);
+	for (uint32_t i = 0; i < 4; i++)
+		joins(p, i, 0);
+	for (int k = 0; k < 3; k++)
+		for (uint32_t i = 0; i < 4; i++) {
+			struct pl_policy_event e = commit_of(p, i, k * S + MS, 1, ns[i] * MS);
+
+			e.samples = own[i];
+			said = tell(p, e);
+		}
+	is_str(strstr(said, "reply"),
+	       "reply0 steps=1 batch=1, reply1 steps=1 batch=1, reply2 steps=1 batch=1, reply3 "
+	       "steps=1 batch=5",
+	       "8 samples by 0.35 : 0.35 : 0.35 : 6.96");
+	pl_policy_free(p);
+}
+
 static void batchtune_back(void)
 {
 	struct pl_policy_opts o = policy_opts("batchtune", 2);
@@ -453,6 +480,7 @@ int main(void)
 	adacomm();
 	diloco_dylu();
 	batchtune();
+	batchtune_small();
 	batchtune_back();
 	adsp();
 	adsp_behind();

@@ -272,6 +272,52 @@ static void chosen(void)
 	pl_job_fini(&j);
 }
 
+/* Links of 4 bytes/us: 40 ms for a commit of 40 000 numbers, and for a reply that has the link
+ * alone. */
+static void shared_links(void)
+{
+	static const struct {
+		const char *engine, *link, *policy;
+		double round_ms; /* of four workers with steps of 100 ms, a commit each */
+	} x[] = {
+		{ "ps", "", "bsp", 100 + 40 + 40 },
+		{ "ps", ",shared=yes", "bsp", 100 + 40 + 4 * 40 },
+		{ "ps", ",shared=yes", "asp", 100 + 40 + 40 },
+		/* Each server has a link, a worker one for all servers. */
+		{ "ps servers=2", ",shared=yes", "bsp", 100 + 40 + 4 * 20 },
+		{ "ps servers=2", "", "bsp", 100 + 20 + 20 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(x); i++) {
+		struct pl_sim_servers_opts o = { .n = 40000, .steps = 400, .service_ns = -1 };
+		struct pl_sim_servers s;
+		uint64_t commits = 0, steps = 0;
+		struct pl_job j;
+		double got;
+
+		pl_job_init(&j);
+		say(&j, "ranks 4");
+		say(&j, "engine %s", x[i].engine);
+		say(&j, "policy %s", x[i].policy);
+		say(&j, "pace any speed=10");
+		say(&j, "link rate=4MB%s", x[i].link);
+		o.job = &j;
+		if (pl_sim_servers(&o, &s, &err) < 0)
+			printf("# %s\n", err.msg);
+		got = (double)s.end_ns / 1e6 / 100;
+		ok(fabs(got / x[i].round_ms - 1) < 0.02, "%s, %s%s: %.4g ms a commit", x[i].policy,
+		   x[i].engine, x[i].link, got);
+		for (uint32_t k = 0; k < s.workers; k++) {
+			commits += s.worker[k].seen.commits;
+			steps += s.worker[k].seen.steps;
+		}
+		ok(s.commits == commits && s.steps == steps && s.steps == 400,
+		   "... and all commits and steps are those of the workers");
+		pl_sim_servers_fini(&s);
+		pl_job_fini(&j);
+	}
+}
+
 /* The order of hosts does not matter to workers who wait for one another. */
 static void turned(void)
 {
@@ -328,6 +374,7 @@ int main(void)
 	said_otherwise();
 	batches();
 	chosen();
+	shared_links();
 	turned();
 	compared();
 	return done_testing();
