@@ -92,9 +92,8 @@ void pl_comm_end_shape(struct pl_endpoint *e, struct pl_end_conn *c)
 		if ((s->from >= 0 && (uint32_t)s->from != e->o.id) ||
 		    (s->to >= 0 && (uint32_t)s->to != c->peer))
 			continue;
-		if (s->bytes_per_ns > 0)
-			c->bytes_per_ns = s->bytes_per_ns;
-		c->latency = pl_max_i64(c->latency, s->latency_ns);
+		c->bytes_per_ns = s->bytes_per_ns; /* of several the last counts */
+		c->latency = s->latency_ns;
 		c->link_free_at = s->shared ? &e->free_at : &c->free_at;
 	}
 }

@@ -433,9 +433,8 @@ static void take_shapes(struct pl_world *w)
 		for (int r = 0; r < w->size; r++) {
 			if (r == w->rank || (s->to >= 0 && s->to != r))
 				continue;
-			if (s->bytes_per_ns > 0)
-				w->peer[r].bytes_per_ns = s->bytes_per_ns;
-			w->peer[r].latency = pl_max_i64(w->peer[r].latency, s->latency_ns);
+			w->peer[r].bytes_per_ns = s->bytes_per_ns; /* of several the last counts */
+			w->peer[r].latency = s->latency_ns;
 			w->peer[r].link_free_at = s->shared ? &w->free_at : &w->peer[r].free_at;
 		}
 	}

@@ -374,6 +374,8 @@ static void test_shape(void)
 {
 	char at[600];
 	struct pl_link_shape shape[] = {
+		/* of several the last counts */
+		{ .from = 8, .to = 7, .bytes_per_ns = 0.001, .latency_ns = 9000000000 },
 		{ .from = 8, .to = 7, .bytes_per_ns = 0.01, .latency_ns = 500000000 },
 		{ .from = 8, .to = 6, .latency_ns = 20000000000 },
 		{ .from = 7, .to = -1, .latency_ns = 20000000000 },
