@@ -52,7 +52,7 @@ int pl_comm_algorithm_find(const char *name); /* -1 */
 const char *pl_comm_algorithm_name(unsigned algo);
 
 /* A link that is slowed down. All ranks need the same list: it affects the choice of algorithms. */
-struct pl_link_shape { /* of several for a pair the last counts */
+struct pl_link_shape {	     /* of several for a pair the last counts */
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: no limit */
 	pl_ns latency_ns;
