@@ -16,8 +16,13 @@ static uint64_t rng;
 static const char *failure; /* the first one of a walk */
 static char text[200];
 
+static int forced = -1; /* what any() returns, so that a walk can be repeated; -1: what it likes */
+static uint32_t only = MOST; /* whose events are delivered; MOST: those of all */
+
 static uint32_t any(uint32_t n)
 {
+	if (forced >= 0)
+		return (uint32_t)forced % n;
 	return (uint32_t)(pl_rng_next(&rng) >> 33) % n;
 }
 
@@ -219,7 +224,8 @@ int pl_comm_endpoint_next(struct pl_endpoint *e, pl_ns until, struct pl_endpoint
 		int side = c->to == e->id;
 		struct event *x = c->queue[side];
 
-		if ((!side && c->from != e->id) || !x)
+		if ((!side && c->from != e->id) || !x ||
+		    (only != MOST && only != (side ? c->from : c->to)))
 			continue;
 		c = oldest(c, side);
 		x = c->queue[side];

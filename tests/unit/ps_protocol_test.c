@@ -334,11 +334,30 @@ static void begin_all(uint64_t seed)
 	}
 }
 
-static void walk(uint64_t seed, int steps)
+/* Nothing fails any more: every worker must come on. */
+static void recover(unsigned commits)
 {
 	uint64_t goal[MOST];
 	bool all = false;
 
+	for (uint32_t i = 0; i < n_all; i++) {
+		if (!endpoint[i].alive)
+			start(i);
+		endpoint[i].sends_left = -1;
+		goal[i] = process[i].commits + commits;
+	}
+	for (int k = 0; k < 40000 && !failure && !all; k++) {
+		step(any(n_all));
+		all = true;
+		for (uint32_t i = n_servers; i < n_all; i++)
+			all &= process[i].commits >= goal[i] && !process[i].sent;
+	}
+	if (!all)
+		fails("a worker does not come on", 0);
+}
+
+static void walk(uint64_t seed, int steps)
+{
 	begin_all(seed);
 	for (int k = 0; k < steps && !failure; k++) {
 		uint32_t i = any(n_all);
@@ -350,20 +369,6 @@ static void walk(uint64_t seed, int steps)
 		else if (endpoint[i].alive)
 			step(i);
 	}
-	for (uint32_t i = 0; i < n_all; i++) {
-		if (!endpoint[i].alive)
-			start(i);
-		endpoint[i].sends_left = -1;
-		goal[i] = process[i].commits + UNHURT;
-	}
-	for (int k = 0; k < 40000 && !failure && !all; k++) {
-		step(any(n_all));
-		all = true;
-		for (uint32_t i = n_servers; i < n_all; i++)
-			all &= process[i].commits >= goal[i] && !process[i].sent;
-	}
-	if (!all)
-		fails("a worker does not come on", 0);
 }
 
 /* One version a commit, of asp: none is lost, none counted twice. */
@@ -418,6 +423,7 @@ static void test_policy(struct pl_job *job, const char *policy, uint32_t servers
 		fails(err.msg, 0);
 	for (k = 0; k < walks; k++) {
 		walk((uint64_t)k * 7919 + servers * 31 + workers, 400);
+		recover(UNHURT);
 		commits += sum_up(job->policy);
 		clean_up();
 		if (failure)
@@ -430,6 +436,103 @@ static void test_policy(struct pl_job *job, const char *policy, uint32_t servers
 	   (unsigned long long)evaluated);
 	if (k < walks)
 		printf("# walk %d: %s\n", k, failure);
+}
+
+/* ---- every sequence of a few events ------------------------------------------------------------
+ */
+
+/* One server and two workers that have committed once: what happens next, in all orders. */
+enum happens {
+	TAKES_FIRST, /* the server takes the next message of a worker */
+	TAKES_SECOND,
+	FIRST_ACTS, /* a worker commits if it may, else takes a message */
+	SECOND_ACTS,
+	CUT_EMPTY, /* the second worker's connection breaks: nothing that is on its way arrives, */
+	CUT_FULL,  /* or up to three messages each way do */
+	SERVER,	   /* it is killed; if it is away, it comes again */
+	SERVER_INSIDE, /* it is killed before the first message that its next event sends */
+	WORKER,	       /* the second worker is killed, or comes again */
+	N_HAPPENS
+};
+
+static void happen(enum happens what)
+{
+	uint32_t first = n_servers, second = n_servers + 1;
+
+	switch (what) {
+	case TAKES_FIRST:
+	case TAKES_SECOND:
+		only = what == TAKES_FIRST ? first : second;
+		if (endpoint[0].alive)
+			step(0);
+		only = MOST;
+		break;
+	case FIRST_ACTS:
+	case SECOND_ACTS:
+		if (endpoint[what == FIRST_ACTS ? first : second].alive)
+			step(what == FIRST_ACTS ? first : second);
+		break;
+	case CUT_EMPTY:
+	case CUT_FULL:
+		forced = what == CUT_FULL ? 3 : 0;
+		for (int k = 0; k < CONNS; k++)
+			if (conn[k].open && conn[k].from == second)
+				cut(&conn[k]);
+		forced = 0;
+		break;
+	case SERVER_INSIDE:
+		endpoint[0].sends_left = 0;
+		break;
+	case SERVER:
+	case WORKER:
+		if (endpoint[what == SERVER ? 0 : second].alive)
+			end(what == SERVER ? 0 : second);
+		else
+			start(what == SERVER ? 0 : second);
+		break;
+	case N_HAPPENS:
+		break;
+	}
+}
+
+static void test_sequences(struct pl_job *job, const char *policy, int length)
+{
+	struct pl_err err = { 0 };
+	char line[80], which[80] = "";
+	long n = 1, k;
+
+	for (int i = 0; i < length; i++)
+		n *= N_HAPPENS;
+	n_servers = 1;
+	n_workers = 2;
+	n_all = 3;
+	snprintf(line, sizeof(line), "policy %s", policy);
+	if (pl_job_set(job, line, &err) < 0)
+		fails(err.msg, 0);
+	for (k = 0; k < n && !failure; k++) {
+		long code = k;
+
+		forced = 0;
+		begin_all(1);
+		for (int i = 0; i < 300 && (!process[1].acknowledged || !process[2].acknowledged);
+		     i++)
+			step((uint32_t)i % n_all);
+		for (int i = 0; i < length && !failure; i++, code /= N_HAPPENS)
+			happen((enum happens)(code % N_HAPPENS));
+		forced = -1;
+		rng = (uint64_t)k;
+		recover(2);
+		sum_up(job->policy);
+		code = k;
+		for (int i = 0; failure && i < length; i++, code /= N_HAPPENS)
+			snprintf(which + strlen(which), sizeof(which) - strlen(which), " %ld",
+				 code % N_HAPPENS);
+		clean_up();
+	}
+	forced = -1;
+	ok(!failure, "%s: all %ld sequences of %d events", policy, n, length);
+	if (failure)
+		printf("# events%s: %s\n", which, failure);
 }
 
 /* ---- too few workers ------------------------------------------------------------------------- */
@@ -763,6 +866,11 @@ int main(void)
 		for (uint32_t servers = 1; servers <= 3; servers++)
 			test_policy(&job, policies[i].name, servers, 2 + servers % 2,
 				    CASES(policies[i].walks));
+	for (size_t i = 0; i < PL_LEN(policies); i++)
+		test_sequences(&job, policies[i].name,
+			       getenv("LONG") && *getenv("LONG") ? 5
+			       : i				 ? SIZE(3, 2)
+								 : SIZE(4, 3));
 	test_bsp(&job);
 	test_gone(&job);
 	for (int k = 0; k < 4; k++)
