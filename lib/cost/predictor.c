@@ -192,7 +192,7 @@ uint32_t pl_predictor_sample(const struct pl_predictor_asked *a, const struct pl
 			     double *times)
 {
 	*times = 1;
-	if (a->own != PL_NONE && of[a->own].flag != PL_KERNEL_UNKNOWN)
+	if (a->own != PL_NONE && (of[a->own].flag != PL_KERNEL_UNKNOWN || of[a->own].few))
 		return isnan(of[a->own].ns) ? PL_NONE : a->own;
 	if (a->kernel != PL_NONE && !isnan(of[a->kernel].ns)) {
 		*times = a->count;
@@ -208,7 +208,9 @@ bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
 	double n, launch;
 	uint32_t sample = pl_predictor_sample(a, of, &n);
 
-	*t = (struct pl_kernel_time){ NAN, NAN, NAN, PL_KERNEL_UNKNOWN, PL_NONE, 0, 0, 0, 0 };
+	*t = (struct pl_kernel_time){
+		.ns = NAN, .lo_ns = NAN, .hi_ns = NAN, .flag = PL_KERNEL_UNKNOWN, .part = PL_NONE
+	};
 	if (sample == PL_NONE)
 		return false;
 	*t = of[sample];

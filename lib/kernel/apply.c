@@ -150,9 +150,11 @@ static void finish_block(struct applier *a, struct block *b)
 		struct pl_kernel_time *t = &a->out[b->at[i]];
 		uint32_t d = a->device[a->v[b->at[i]].device];
 		bool known = d != PL_NONE && !isnan(p->device_floor[d]);
+		double beyond;
 
-		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) +
-				beyond_family(a, p, &a->v[b->at[i]]));
+		beyond = beyond_family(a, p, &a->v[b->at[i]]);
+		t->few = beyond != 0;
+		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) + beyond);
 		t->ns = (a->m->learner->bounds ? t->floor_ns + t->ns : 1) * t->factor;
 		set_interval(a, b, known ? d : PL_NONE, t);
 	}
