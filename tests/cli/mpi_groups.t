@@ -95,7 +95,7 @@ with_mpi() {
 	fi
 	status "1 4 6" "$1: a server without the library" timeout 60 "$2" -n 1 env PACELINE_MPI=/nothing "$run" -q --transport=mpi --timeout=200ms \
 		--set 'engine ps group=2' tiny.job : -n 4 "$run" -q --transport=mpi --timeout=200ms --set 'engine ps group=2' tiny.job
-	says 'rank 0: transport mpi: PACELINE_MPI names /nothing' "... says so"
+	says 'server 0 (.*_RANK=0): transport mpi: PACELINE_MPI names /nothing' "... says so"
 	rm -f asked.st asked.csv
 	OMPI_MCA_odls_base_sigkill_timeout=4 timeout --foreground 60 "$2" -n 5 "$run" -q --transport=mpi --set 'engine ps group=2' --set 'policy asp' \
 		--set steps=100000000 --log=asked.csv --checkpoint=asked.st tiny.job >asked.out 2>asked.err &

@@ -154,7 +154,7 @@ until_trains long.csv
 kill -KILL "$(cat worker.pid)"
 wait $long
 check "the server is killed, which nobody starts again: all end" [ $? != 124 ]
-says 'rank [12]: server 0 is lost, and did not come back' "... and name it"
+says 'rank [01] (SLURM_PROCID=[12]): server 0 is lost, and did not come back' "... and name it"
 
 # with_pmi KIND LIBRARY NODES
 with_pmi() {
