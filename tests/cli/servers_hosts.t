@@ -37,14 +37,17 @@ status 2 "... of other ranks" "$run" --bench=comm -n 3 --set hosts=3,1
 says 'hosts 3,1 have 4 ranks, and the job 3' "... is refused"
 
 # ---- predicted and measured -------------------------------------------------------------------------
-# rates: are the samples a second of both reports within 5 %? A busy machine makes those of run fewer. A sanitizer makes steps
-# longer than their periods.
+# rates: are the samples a second of both reports within 5 %? A sanitizer makes steps longer than their periods.
 rates() {
 	! sanitized any || return 0
 	awk -F '[:,]' '/"samples_per_s"/ && !seen[FILENAME]++ { v[FILENAME] = $2 }
-		END { r = v["predicted.json"] / v["out"]; if (r < 0.95 || r > 1.15) { print "# " r; exit 1 } }' predicted.json out
+		END { r = v["predicted.json"] / v["out"]; if (r < 0.95 || r > 1.05) { print "# " r; exit 1 } }' predicted.json out
 }
-# predicted HOSTS SPEEDS POLICY [STATEMENT]: is what replay says what run measures? On a busy machine once of six times.
+# Other work of the machine would keep the workers from their speeds. With the priority of the real-time class, which root may
+# give, it does not.
+first=
+if chrt -r 2 true 2>/dev/null; then first='chrt -r 2'; fi
+# predicted HOSTS SPEEDS POLICY [STATEMENT]: is what replay says what run measures? Once of six times
 predicted() {
 	(
 		sed 's/^steps.*/steps 30/' tiny.job
@@ -53,10 +56,14 @@ predicted() {
 	) >predicted.job
 	"$BIN/replay" -q -O json predicted.job >predicted.json
 	for turn in 1 2 3 4 5 6; do
-		"$run" -q -O json predicted.job >out
+		$first "$run" -q -O json predicted.job >out
 		! rates || break
 	done
-	check "hosts $1, speeds $2, $3: samples a second as predicted (turn $turn)" rates
+	if [ -z "$first" ] && ! rates; then
+		skip "hosts $1, speeds $2, $3: samples a second as predicted" "something else may run on this machine"
+	else
+		check "hosts $1, speeds $2, $3: samples a second as predicted (turn $turn)" rates
+	fi
 	# workers are cut off at the end: one commit more or less
 	check "... and the commits of each host" awk -F '[:,]' '/"workers"/ { on[FILENAME] = 1 } on[FILENAME] && /"commits"/ { n[FILENAME]++; v[FILENAME, n[FILENAME]] = $2 }
 		END { for (i = 1; i <= n["out"]; i++) { a = v["predicted.json", i]; b = v["out", i]; d = a > b ? a - b : b - a; bad += !(d <= 0.05 * b + 2) }
