@@ -192,6 +192,7 @@ struct all {
 static int under_policy(struct all *a, const char *policy, struct pl_err *err)
 {
 	struct pl_job *j = &a->w->job;
+	int rc;
 
 	if (set_policy(j, policy, err) < 0)
 		return pl_wrap(err, "--policies");
@@ -203,11 +204,14 @@ static int under_policy(struct all *a, const char *policy, struct pl_err *err)
 			pl_say(&a->c->c.log, PL_LOG_NOTE, "%lld of %lld: %s, seed %lld, lr %g",
 			       (long long)++a->done, (long long)a->total, policy,
 			       (long long)j->seed, j->lr);
-			PL_CHECK(train_once(a->c, a->w, policy, &a->mine, err));
+			rc = train_once(a->c, a->w, policy, &a->mine, err);
 			if (a->mine)
+				return rc;
+			if (stop_signal) { /* in the middle of this one, which may fail of it */
+				*err = (struct pl_err){ 0 };
 				return 0;
-			if (stop_signal) /* in the middle of this one */
-				return 0;
+			}
+			PL_CHECK(rc);
 			put_row(&a->table, policy, j, a->h, a->c->row);
 			a->rows++;
 		}

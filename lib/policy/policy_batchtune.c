@@ -15,8 +15,9 @@
  * All times are medians of three steps: the time for which a process or its machine was stopped is
  * in one step, and says nothing about its speed.
  *
- * Batches are rounded to the greatest remainders, so that their sum stays B M. Each is at least 1:
- * what a worker with a smaller share gets too much is taken from those whose shares are larger.
+ * Batches are rounded to the greatest remainders, so that their sum stays B M. Each is at least 1
+ * for each rank of the worker: what a worker with a smaller share gets too much is taken from those
+ * whose shares are larger.
  */
 #include "policy/internal.h"
 
@@ -126,7 +127,15 @@ static void round_up(struct pl_policy *p, int64_t rest, double share)
 	}
 }
 
-/* What batches of 1 have too much is taken one by one from the smallest remainders. */
+/* Its own batch is that of the job for each of its ranks. */
+static uint32_t least_of(const struct pl_policy *p, const struct batchtune_worker *w)
+{
+	uint32_t ranks = (uint32_t)(w->round.own / p->o.batch);
+
+	return ranks ? ranks : 1;
+}
+
+/* What the least batches have too much is taken one by one from the smallest remainders. */
 static void round_down(struct pl_policy *p, int64_t rest, double share)
 {
 	for (; rest < 0; rest++) {
@@ -137,12 +146,13 @@ static void round_down(struct pl_policy *p, int64_t rest, double share)
 			const struct batchtune_worker *w = worker_of(p, i);
 			double left_over = w->speed * share - (double)w->round.batch;
 
-			if (p->w[i].present && w->round.batch > 1 && left_over < least) {
+			if (p->w[i].present && w->round.batch > least_of(p, w) &&
+			    left_over < least) {
 				least = left_over;
 				best = i;
 			}
 		}
-		if (best == PL_NONE) /* all have 1 */
+		if (best == PL_NONE) /* all have the least */
 			return;
 		worker_of(p, best)->round.batch--;
 	}
@@ -173,7 +183,7 @@ static void decide(struct pl_policy *p)
 		w->of = 0;
 		if (!p->w[i].present)
 			continue;
-		w->round.batch = (uint32_t)pl_max_i64(1, (int64_t)(w->speed * share));
+		w->round.batch = (uint32_t)pl_max_i64(least_of(p, w), (int64_t)(w->speed * share));
 		rest -= w->round.batch;
 	}
 	round_up(p, rest, share);

@@ -345,6 +345,30 @@ static void batchtune_small(void)
 	pl_policy_free(p);
 }
 
+/* Two groups of two ranks, which have a batch of 3 each: no group gets fewer samples than ranks. */
+static void batchtune_groups(void)
+{
+	struct pl_policy_opts o = policy_opts("batchtune", 2);
+	const int ns[2] = { 2, 60 };
+	const char *said = NULL;
+	struct pl_policy *p;
+
+	o.batch = 3;
+	p = policy_new_of(&o);
+	for (uint32_t i = 0; i < 2; i++)
+		joins(p, i, 0);
+	for (int k = 0; k < 3; k++)
+		for (uint32_t i = 0; i < 2; i++) {
+			struct pl_policy_event e = commit_of(p, i, k * S + MS, 1, ns[i] * MS);
+
+			e.samples = 6;
+			said = tell(p, e);
+		}
+	is_str(strstr(said, "reply"), "reply0 steps=1 batch=10, reply1 steps=1 batch=2",
+	       "12 samples by 11.6 : 0.4, of groups of two");
+	pl_policy_free(p);
+}
+
 static void batchtune_back(void)
 {
 	struct pl_policy_opts o = policy_opts("batchtune", 2);
@@ -481,6 +505,7 @@ int main(void)
 	diloco_dylu();
 	batchtune();
 	batchtune_small();
+	batchtune_groups();
 	batchtune_back();
 	adsp();
 	adsp_behind();
