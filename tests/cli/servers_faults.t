@@ -199,10 +199,10 @@ for policy in $policies; do
 		# shellcheck disable=SC2016  # another shell expands it
 		unshare -rm sh -c 'mount -t tmpfs -o size=16k none disk || exit 77
 			"$run" -n 3 --speeds=20,20,20 --set "engine ps" --set "policy $1" --set steps=20 --set checkpoint-every=2 --checkpoint=disk/its.st ../tiny.job >out 2>err
-			echo $? >status
+			ended=$?
 			ls disk >files
 			"$run" -q --import=disk/its.st --eval ../tiny.job >evaluated 2>&1
-			true' . "$(words "$policy")" || echo 77 >status
+			echo $ended >status' . "$(words "$policy")" || echo 77 >status
 	) &
 done
 ended full

@@ -2,12 +2,15 @@
  * The protocol of workers and servers, without processes: the servers and sessions of the engine in
  * one thread, on a network that is made here. A random walk chooses which connection delivers its
  * next message. It breaks connections that have messages on their way. It kills workers and servers
- * between two events or in the middle of one, and starts them again.
+ * between two events or in the middle of one, and starts them again. Besides, all sequences of a
+ * few such events are tried.
  *
  * All numbers of the vector begin as 0, and each commit changes all of them by one amount, which
  * differs from commit to commit. So a vector of mixed versions, or one that had another commit in
  * one of its slices, has numbers that differ. Afterwards nothing fails any more, and every worker
  * must come on.
+ *
+ * One file because walks, sequences and single cases share the processes.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
