@@ -79,20 +79,26 @@ static pl_ns step_of(const struct pl_sim_servers_opts *o, const uint32_t *first,
 	return slowest + (pl_ns)sum_in_group(o, first[0], first[1]);
 }
 
+/* Of several links for a pair the last counts. NULL: there is none. */
+static const struct pl_job_link *link_of(const struct pl_job *j, int64_t from, int64_t to)
+{
+	for (size_t i = j->n_links; i > 0; i--) {
+		const struct pl_job_link *l = &j->link[i - 1];
+
+		if ((l->from < 0 || l->from == from) && (l->to < 0 || l->to == to))
+			return l;
+	}
+	return NULL;
+}
+
 double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n,
 			   int64_t servers)
 {
-	double ns = 0;
+	const struct pl_job_link *l = link_of(j, from, to);
+	double ns = l ? (double)l->latency_ns : 0;
 
-	for (size_t i = 0; i < j->n_links; i++) {
-		const struct pl_job_link *l = &j->link[i];
-
-		if ((l->from >= 0 && l->from != from) || (l->to >= 0 && l->to != to))
-			continue;
-		ns = (double)l->latency_ns;
-		if (l->bytes_per_ns > 0)
-			ns += 4 * (l->shared ? n : n / (double)servers) / l->bytes_per_ns;
-	}
+	if (l && l->bytes_per_ns > 0)
+		ns += 4 * (l->shared ? n : n / (double)servers) / l->bytes_per_ns;
 	return ns;
 }
 
@@ -160,16 +166,13 @@ int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_time
 	return (int)pl_min_i64(step, 0);
 }
 
-/* ns of a server's slice for a worker on the link that all of what the server sends shares. */
+/* How long the server's link sends n numbers to a worker, in ns, if all workers share that link; 0:
+ * they do not. */
 static pl_ns shared_part(const struct pl_job *j, int64_t worker, double n)
 {
-	const struct pl_job_link *last = NULL;
+	const struct pl_job_link *l = link_of(j, -1, worker);
 
-	for (size_t i = 0; i < j->n_links; i++)
-		if (j->link[i].from < 0 && (j->link[i].to < 0 || j->link[i].to == worker))
-			last = &j->link[i];
-	return last && last->shared && last->bytes_per_ns > 0 ? (pl_ns)(4 * n / last->bytes_per_ns)
-							      : 0;
+	return l && l->shared && l->bytes_per_ns > 0 ? (pl_ns)(4 * n / l->bytes_per_ns) : 0;
 }
 
 /* The times and batches of all workers. */
