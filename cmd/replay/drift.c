@@ -14,12 +14,14 @@
 #include "program.h"
 #include "sim/straggler_typical.h"
 
-#define DRIFT_STEPS  4	 /* fewer show no drift */
-#define SIZES	     0.1 /* of the time of operations: so much has sizes if they are recorded */
-#define SAME	     0.1 /* of that time: so much must be of the same work */
-#define EXPLAINS     0.5 /* of the growth of the steps */
-#define UNLIKE	     0.1 /* standard deviation of steps, by their mean: so much is looked into ... */
-#define LEFT	     0.5     /* ... and so much of it is left at most without unlike work */
+#define DRIFT_STEPS 4	/* fewer show no drift */
+#define SIZES	    0.1 /* of the time of operations: so much has sizes if they are recorded */
+#define SAME	    0.1 /* of that time: so much must be of the same work */
+#define EXPLAINS    0.5 /* of the growth of the steps */
+/* Standard deviation of steps, by their mean: so much is looked into, and so much of it is left at
+ * most without unlike work. */
+#define UNLIKE	     0.1
+#define LEFT	     0.5
 #define MOST_RECORDS 4000000 /* a limit of memory; steps of more operations are compared whole */
 
 struct record { /* an operation that computes */

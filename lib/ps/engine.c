@@ -440,8 +440,7 @@ static int find_state(struct pl_ps *p, const char *path, struct pl_err *err)
 	if (slabs && !p->has_state && !p->process)
 		pl_say(p->w.o.log, PL_LOG_WARN,
 		       "checkpoint %s has no state of the optimizer, which is that of each worker: "
-		       "the "
-		       "optimizers of the workers begin anew",
+		       "the optimizers of the workers begin anew",
 		       path);
 	return 0;
 }
