@@ -88,10 +88,13 @@ static int new_block(struct applier *a, const struct part *p, struct block **b, 
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
+#define SOME 16 /* operations whose features begin before the first one ends */
+
 /* Bounds, features and flags. */
 static void begin_times(struct applier *a, struct block *b)
 {
 	const struct part *p = b->part;
+	struct pl_raw_features raw[SOME];
 
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV)
 		pl_tiles_choose(&p->tiles, b->query, b->n, b->tile);
@@ -101,7 +104,10 @@ static void begin_times(struct applier *a, struct block *b)
 		struct pl_kernel_time *t = &a->out[b->at[i]];
 		struct pl_physics bounds;
 
-		pl_kernel_features(k, d, &a->m->rates, b->tile[i], &bounds, b->x + i * PL_FEATURES);
+		pl_feature_begin(k, d, &a->m->rates, b->tile[i], &bounds, &raw[i % SOME]);
+		if ((i + 1) % SOME == 0 || i + 1 == b->n)
+			for (size_t j = i - i % SOME; j <= i; j++)
+				pl_feature_end(&raw[j % SOME], b->x + j * PL_FEATURES);
 		t->part = (uint32_t)(p - a->m->part);
 		t->floor_ns = pl_part_floor(p, a->device[a->v[b->at[i]].device]);
 		t->compute_ns = bounds.compute_ns;

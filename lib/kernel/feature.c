@@ -20,8 +20,6 @@
 
 #include "kernel/feature.h"
 
-#define TINY 1e-30
-
 enum { PRODUCT, ROWS, BYTES, COMM, FREE, KINDS };
 static const char *const names[KINDS][PL_FEATURES] = {
 	[PRODUCT] = { "compute", "memory", "m", "n", "k", "batch", "tile a", "tile b",
@@ -113,11 +111,6 @@ double pl_device_rate(const struct pl_device *d, unsigned type, const struct pl_
 
 /* ---- features -------------------------------------------------------------------------------- */
 
-static float log_of(double v)
-{
-	return isnan(v) ? NAN : (float)log(fmax(v, TINY));
-}
-
 /* Is v a multiple of a power of two? Dividing by one is exact, and fmod() is slow. */
 static bool is_multiple(double v, double of)
 {
@@ -125,9 +118,9 @@ static bool is_multiple(double v, double of)
 }
 
 /* How many of the powers of two 4, 32 divide it. */
-static float alignment(double v)
+static double alignment(double v)
 {
-	return (float)(is_multiple(v, 4) + is_multiple(v, 32));
+	return is_multiple(v, 4) + is_multiple(v, 32);
 }
 
 struct pl_kernel pl_kernel_as_gemm(const struct pl_kernel *k)
@@ -144,9 +137,13 @@ struct pl_kernel pl_kernel_as_gemm(const struct pl_kernel *k)
 						      d[2] / d[7], d[1] / d[7] * d[4] * d[4] } };
 }
 
-static void of_product(const struct pl_kernel *conv, const struct pl_device *d,
-		       const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
-		       float *x)
+/* Features 0 .. n - 1, as a set. */
+#define FIRST(n) ((1u << (n)) - 1)
+
+/* These give the features, and the set of those of which the logarithm is taken. */
+static unsigned of_product(const struct pl_kernel *conv, const struct pl_device *d,
+			   const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
+			   double *x)
 {
 	const struct pl_kernel gemm = pl_kernel_as_gemm(conv), *k = &gemm;
 	double batch = k->dim[0], m = k->dim[1], n = k->dim[2], depth = k->dim[3];
@@ -157,92 +154,115 @@ static void of_product(const struct pl_kernel *conv, const struct pl_device *d,
 
 	p->compute_ns = most * 2 * a * b * depth / rate;
 	p->memory_ns = pl_kernel_work(conv).bytes / d->bandwidth;
-	x[0] = log_of(p->compute_ns);
-	x[1] = log_of(p->memory_ns);
-	x[2] = log_of(m);
-	x[3] = log_of(n);
-	x[4] = log_of(depth);
-	x[5] = log_of(batch);
-	x[6] = log_of(a);
-	x[7] = log_of(b);
+	x[0] = p->compute_ns;
+	x[1] = p->memory_ns;
+	x[2] = m;
+	x[3] = n;
+	x[4] = depth;
+	x[5] = batch;
+	x[6] = a;
+	x[7] = b;
 	x[8] = tile.sliced;
-	x[9] = log_of(most);
-	x[10] = (float)(tiles / d->sms / most);
-	x[11] = log_of(tiles * a * b / (m * n * batch));
-	x[12] = (float)pl_device_generation(d);
+	x[9] = most;
+	x[10] = tiles / d->sms / most;
+	x[11] = tiles * a * b / (m * n * batch);
+	x[12] = pl_device_generation(d);
 	x[13] = alignment(depth);
 	x[14] = alignment(n);
-	x[15] = log_of(peak / d->sms / rate);
-	if (d->cpu > 0) /* vectors and their blocks are along n; power limits nothing */
-		x[15] = (float)(is_multiple(n, 8) + is_multiple(n, 16) + is_multiple(n, 64));
+	x[15] = peak / d->sms / rate;
 	if (conv->family == PL_KERNEL_CONV) { /* its filter says more than alignments */
-		x[13] = (float)conv->dim[4];
-		x[14] = (float)conv->dim[5];
+		x[13] = conv->dim[4];
+		x[14] = conv->dim[5];
 	}
+	if (!(d->cpu > 0))
+		return FIRST(8) | 1u << 9 | 1u << 11 | 1u << 15;
+	/* vectors and their blocks are along n; power limits nothing */
+	x[15] = is_multiple(n, 8) + is_multiple(n, 16) + is_multiple(n, 64);
+	return FIRST(8) | 1u << 9 | 1u << 11;
 }
 
-static void of_rows(const struct pl_kernel *k, const struct pl_device *d, struct pl_physics *p,
-		    float *x)
+static unsigned of_rows(const struct pl_kernel *k, const struct pl_device *d, struct pl_physics *p,
+			double *x)
 {
 	double bytes = pl_kernel_work(k).bytes, row = k->dim[1] * pl_kernel_type_bytes(k->type);
 
 	p->memory_ns = bytes / d->bandwidth;
 	p->request_ns = bytes / d->sms / d->clock_ghz;
-	x[0] = log_of(p->memory_ns);
-	x[1] = log_of(p->request_ns);
-	x[2] = log_of(k->dim[0]);
-	x[3] = log_of(k->dim[1]);
-	x[4] = log_of(k->dim[0] / d->sms);
-	x[5] = isnan(d->l2_bytes) ? NAN : log_of(bytes / d->l2_bytes);
-	x[6] = (float)pl_device_generation(d);
+	x[0] = p->memory_ns;
+	x[1] = p->request_ns;
+	x[2] = k->dim[0];
+	x[3] = k->dim[1];
+	x[4] = k->dim[0] / d->sms;
+	x[5] = bytes / d->l2_bytes;
+	x[6] = pl_device_generation(d);
 	x[7] = alignment(k->dim[1]);
-	x[8] = log_of(row);
+	x[8] = row;
+	return FIRST(6) | 1u << 8;
 }
 
-static void of_bytes(const struct pl_kernel *k, const struct pl_device *d, struct pl_physics *p,
-		     float *x)
+static unsigned of_bytes(const struct pl_kernel *k, const struct pl_device *d, struct pl_physics *p,
+			 double *x)
 {
 	double bytes = pl_kernel_work(k).bytes;
 
 	p->memory_ns = bytes / d->bandwidth;
 	p->request_ns = bytes / d->sms / d->clock_ghz;
-	x[0] = log_of(p->memory_ns);
-	x[1] = log_of(p->request_ns);
-	x[2] = log_of(k->dim[0]);
-	x[3] = isnan(d->l2_bytes) ? NAN : log_of(bytes / d->l2_bytes);
-	x[4] = (float)pl_device_generation(d);
-	x[5] = (float)k->dim[1];
+	x[0] = p->memory_ns;
+	x[1] = p->request_ns;
+	x[2] = k->dim[0];
+	x[3] = bytes / d->l2_bytes;
+	x[4] = pl_device_generation(d);
+	x[5] = k->dim[1];
+	return FIRST(4);
+}
+
+void pl_feature_begin(const struct pl_kernel *k, const struct pl_device *d,
+		      const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
+		      struct pl_raw_features *x)
+{
+	*p = (struct pl_physics){ 0 };
+	for (int i = 0; i < PL_FEATURES; i++)
+		x->v[i] = NAN;
+	switch (kind_of(k->family)) {
+	case PRODUCT:
+		x->logged = of_product(k, d, r, tile, p, x->v);
+		break;
+	case ROWS:
+		x->logged = of_rows(k, d, p, x->v);
+		break;
+	case BYTES:
+		x->logged = of_bytes(k, d, p, x->v);
+		break;
+	case COMM:
+		p->memory_ns = k->dim[0]; /* until a rate is learned: 1 byte per ns */
+		memcpy(x->v, k->dim, 3 * sizeof(*x->v));
+		x->logged = FIRST(1);
+		break;
+	default:
+		memcpy(x->v, k->dim, 4 * sizeof(*x->v));
+		x->v[4] = k->dim[0] * k->dim[1] * k->dim[2] * k->dim[3];
+		x->logged = FIRST(5);
+		break;
+	}
+}
+
+void pl_feature_end(const struct pl_raw_features *raw, float *x)
+{
+	float logs[PL_FEATURES];
+
+	pl_feature_logs(raw->v, PL_FEATURES, logs);
+	for (int i = 0; i < PL_FEATURES; i++)
+		x[i] = raw->logged >> i & 1 ? logs[i] : (float)raw->v[i];
 }
 
 void pl_kernel_features(const struct pl_kernel *k, const struct pl_device *d,
 			const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
 			float *x)
 {
-	*p = (struct pl_physics){ 0 };
-	for (int i = 0; i < PL_FEATURES; i++)
-		x[i] = NAN;
-	switch (kind_of(k->family)) {
-	case PRODUCT:
-		of_product(k, d, r, tile, p, x);
-		break;
-	case ROWS:
-		of_rows(k, d, p, x);
-		break;
-	case BYTES:
-		of_bytes(k, d, p, x);
-		break;
-	case COMM:
-		p->memory_ns = k->dim[0]; /* until a rate is learned: 1 byte per ns */
-		x[0] = log_of(k->dim[0]);
-		x[1] = (float)k->dim[1];
-		x[2] = (float)k->dim[2];
-		break;
-	default:
-		for (int i = 0; i < 4; i++)
-			x[i] = log_of(k->dim[i]);
-		x[4] = x[0] + x[1] + x[2] + x[3];
-		break;
-	}
+	struct pl_raw_features raw;
+
+	pl_feature_begin(k, d, r, tile, p, &raw);
+	pl_feature_end(&raw, x);
 }
 
 /* ---- rates ----------------------------------------------------------------------------------- */

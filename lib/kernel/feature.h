@@ -44,6 +44,19 @@ int pl_device_generation(const struct pl_device *d);
 void pl_kernel_features(const struct pl_kernel *k, const struct pl_device *d,
 			const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
 			float *x);
+/* The same in two steps. Of some operations first all begin and then all end, which takes less time
+ * than one by one: vectors of numbers that were just written would wait for them. */
+struct pl_raw_features {
+	double v[PL_FEATURES];
+	unsigned logged; /* set of those of which the logarithm is taken */
+};
+void pl_feature_begin(const struct pl_kernel *k, const struct pl_device *d,
+		      const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
+		      struct pl_raw_features *x);
+void pl_feature_end(const struct pl_raw_features *raw, float *x);
+/* Natural logarithms of v[0 .. n - 1] as exact as float is, n a multiple of 4; of less than 1e-30
+ * that of 1e-30, of values that are unknown or infinite NAN. */
+void pl_feature_logs(const double *v, size_t n, float *x);
 /* Names of features, and in which direction the time may go with them: 1, 0. */
 const char *pl_kernel_feature_name(unsigned family, unsigned i); /* NULL: unused */
 int pl_kernel_feature_direction(unsigned family, unsigned i);

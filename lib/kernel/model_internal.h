@@ -16,6 +16,7 @@ struct tile_chooser { /* of a generation */
 	uint32_t n;
 	struct pl_tile tile[TILE_CLASSES];
 	struct pl_boost is[TILE_CLASSES]; /* that it is this tile */
+	struct pl_boost_flat *flat;	  /* all of them */
 };
 struct tiles {
 	struct tile_chooser *v;

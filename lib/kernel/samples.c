@@ -10,9 +10,22 @@ void pl_samples_fini(struct pl_samples *s)
 	memset(s, 0, sizeof(*s));
 }
 
+/* Most rows have the names of the row before, which *id and *at are of. */
+
+static int own_name(struct pl_intern *t, const char *name, pl_id *id, struct pl_err *err)
+{
+	size_t len = strlen(name);
+
+	if (*id < t->n && t->len[*id] == len && !memcmp(t->str[*id], name, len))
+		return 0;
+	return pl_intern_add(t, name, len, id, err);
+}
+
 static int own_device(struct pl_samples *s, const struct pl_device *d, uint32_t *at,
 		      struct pl_err *err)
 {
+	if (*at < s->devices.n && !strcmp(s->devices.v[*at].name, d->name))
+		return 0;
 	*at = pl_device_named(&s->devices, d->name);
 	return *at != PL_NONE ? 0 : pl_device_copy(&s->devices, d, at, err);
 }
@@ -20,10 +33,18 @@ static int own_device(struct pl_samples *s, const struct pl_device *d, uint32_t 
 int pl_samples_add(struct pl_samples *s, const struct pl_measure *m,
 		   const struct pl_devices *devices, struct pl_err *err)
 {
-	struct pl_sample x = { .k = m->k, .known = m->known, .tile = m->tile, .ns = (float)m->ns };
+	const struct pl_sample none = { .k.op = PL_NONE, .model = PL_NONE, .device = PL_NONE };
+	const struct pl_sample *before = s->n ? &s->v[s->n - 1] : &none;
+	struct pl_sample x = { .k = m->k,
+			       .known = m->known,
+			       .tile = m->tile,
+			       .ns = (float)m->ns,
+			       .model = before->model,
+			       .device = before->device };
 
-	PL_CHECK(pl_intern_add(&s->op, m->op, strlen(m->op), &x.k.op, err));
-	PL_CHECK(pl_intern_add(&s->model, m->model, strlen(m->model), &x.model, err));
+	x.k.op = before->k.op;
+	PL_CHECK(own_name(&s->op, m->op, &x.k.op, err));
+	PL_CHECK(own_name(&s->model, m->model, &x.model, err));
 	PL_CHECK(own_device(s, &devices->v[m->device], &x.device, err));
 	return pl_append(&s->v, &s->n, &s->cap, &x, sizeof(x), err);
 }

@@ -20,24 +20,26 @@
 
 void pl_tiles_fini(struct tiles *t)
 {
-	for (size_t i = 0; i < t->n; i++)
+	for (size_t i = 0; i < t->n; i++) {
 		for (uint32_t k = 0; k < t->v[i].n; k++)
 			pl_boost_fini(&t->v[i].is[k]);
+		pl_boost_flat_free(t->v[i].flat);
+	}
 	pl_free(t->v);
 	*t = (struct tiles){ 0 };
 }
 
-static void features(const struct pl_kernel *conv, const struct pl_device *d, float *x)
+#define STRIDE 8 /* features, and zeros */
+
+/* Their logarithms are the features. */
+static void sizes(const struct pl_kernel *conv, const struct pl_device *d, double *v)
 {
 	const struct pl_kernel gemm = pl_kernel_as_gemm(conv);
 	const double *k = gemm.dim;
 
-	x[0] = (float)log(k[0]);
-	x[1] = (float)log(k[1]);
-	x[2] = (float)log(k[2]);
-	x[3] = (float)log(k[3]);
-	x[4] = (float)log(ceil(k[1] / 128) * ceil(k[2] / 128) * k[0] / d->sms);
-	x[5] = (float)log(ceil(k[1] / 64) * ceil(k[2] / 64) * k[0] / d->sms);
+	memcpy(v, k, 4 * sizeof(*v));
+	v[4] = ceil(k[1] / 128) * ceil(k[2] / 128) * k[0] / d->sms;
+	v[5] = ceil(k[1] / 64) * ceil(k[2] / 64) * k[0] / d->sms;
 }
 
 static bool same_tile(struct pl_tile a, struct pl_tile b)
@@ -76,7 +78,7 @@ static size_t of_generation(const struct pl_samples *s, const uint32_t *v, size_
 static int fit_chooser(struct tile_chooser *c, const struct pl_samples *s, const uint32_t *v,
 		       size_t n, struct pl_err *err)
 {
-	float *x = NULL, *y = NULL, row[FEATURES];
+	float *x = NULL, *y = NULL, row[STRIDE];
 	const float *column[FEATURES];
 	uint32_t *class = NULL;
 	int rc;
@@ -86,8 +88,10 @@ static int fit_chooser(struct tile_chooser *c, const struct pl_samples *s, const
 	PL_TRY(pl_alloc(&class, n, sizeof(*class), err));
 	for (size_t i = 0; i < n; i++) {
 		const struct pl_sample *k = &s->v[v[i]];
+		double size[STRIDE] = { 0 };
 
-		features(&k->k, &s->devices.v[k->device], row);
+		sizes(&k->k, &s->devices.v[k->device], size);
+		pl_feature_logs(size, STRIDE, row);
 		for (int f = 0; f < FEATURES; f++)
 			x[(size_t)f * n + i] = row[f];
 		class[i] = class_of(c, k->tile);
@@ -106,6 +110,7 @@ static int fit_chooser(struct tile_chooser *c, const struct pl_samples *s, const
 			y[i] = class[i] == k;
 		PL_TRY(pl_boost_fit(&d, &o, &c->is[k], err));
 	}
+	rc = pl_boost_flatten(c->is, c->n, &c->flat, err);
 out:
 	pl_free(x);
 	pl_free(y);
@@ -191,18 +196,21 @@ static struct pl_tile fastest(const struct pl_kernel *conv, const struct pl_devi
 	return usual[best].t;
 }
 
-#define TOGETHER 64 /* products whose trees are applied at once */
+#define TOGETHER 128 /* products whose trees are applied at once */
 
 /* The tiles that a chooser takes for the products i[0 .. n - 1], at most TOGETHER. */
 static void choose_some(const struct tile_chooser *c, const struct tile_query *q, const size_t *i,
 			size_t n, struct pl_tile *tile)
 {
 	double p[TILE_CLASSES * TOGETHER];
-	float x[TOGETHER * FEATURES] = { 0 };
+	double v[TOGETHER * STRIDE];
+	float x[TOGETHER * STRIDE];
 
+	memset(v, 0, n * STRIDE * sizeof(*v));
 	for (size_t k = 0; k < n; k++)
-		features(q[i[k]].k, q[i[k]].d, x + k * FEATURES);
-	pl_boost_apply_each(c->is, c->n, x, FEATURES, n, p);
+		sizes(q[i[k]].k, q[i[k]].d, v + k * STRIDE);
+	pl_feature_logs(v, n * STRIDE, x);
+	pl_boost_apply_each(c->is, c->n, c->flat, x, STRIDE, n, p);
 	for (size_t k = 0; k < n; k++) {
 		uint32_t best = 0;
 
@@ -289,7 +297,7 @@ static int get_chooser(struct pl_cur *cur, struct tile_chooser *c, struct pl_err
 		if (c->is[k].n_features != FEATURES)
 			return pl_fail(err, PL_EDATA, "the trees of a tile have other features");
 	}
-	return 0;
+	return pl_boost_flatten(c->is, c->n, &c->flat, err);
 }
 
 int pl_tiles_get(struct pl_cur *c, struct tiles *t, struct pl_err *err)

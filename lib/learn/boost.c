@@ -590,7 +590,8 @@ int pl_boost_fit(const struct pl_boost_data *d, const struct pl_boost_opts *o, s
 		g.now[i] = o->start ? (double)o->start[i] : m->base;
 	for (uint32_t i = 0; i < g.o.rounds; i++)
 		PL_TRY(grow_tree(&g, err));
-	rc = pl_boost_flatten(m, err);
+	pl_boost_round(m);
+	rc = pl_boost_flatten(m, 1, &m->flat, err);
 out:
 	grower_fini(&g);
 	if (rc < 0)
@@ -608,6 +609,24 @@ void pl_boost_fini(struct pl_boost *m)
 	*m = (struct pl_boost){ 0 };
 }
 
+/* Twice gives the same: the step is a power of two, and the greatest prediction stays above half of
+ * what it can hold. */
+void pl_boost_round(struct pl_boost *m)
+{
+	double most = 0, limit = (1 << (PL_BOOST_DIGITS - 1)) - 1;
+	int exponent;
+
+	for (size_t i = 0; i < m->n_nodes; i++)
+		if (!m->node[i].left)
+			most = fmax(most, fabs((double)m->node[i].value));
+	frexp(fmax(most, FLT_MIN) / limit, &exponent);
+	m->step = ldexp(1, exponent);
+	for (size_t i = 0; i < m->n_nodes; i++)
+		if (!m->node[i].left)
+			m->node[i].value = m->mean[i] =
+				(float)(nearbyint((double)m->node[i].value / m->step) * m->step);
+}
+
 /* ---- application ------------------------------------------------------------------------------
  */
 
@@ -621,7 +640,7 @@ static const struct pl_boost_node *next(const struct pl_boost *m, const struct p
 
 double pl_boost_apply(const struct pl_boost *m, const float *x)
 {
-	double sum = m->base;
+	double sum = 0;
 
 	for (uint32_t t = 0; t < m->n_trees; t++) {
 		const struct pl_boost_node *n = &m->node[m->root[t]];
@@ -630,7 +649,7 @@ double pl_boost_apply(const struct pl_boost *m, const float *x)
 			n = next(m, n, x);
 		sum += (double)n->value;
 	}
-	return sum;
+	return m->base + sum;
 }
 
 double pl_boost_explain(const struct pl_boost *m, const float *x, double *part)
@@ -722,8 +741,10 @@ int pl_boost_get(struct pl_cur *c, struct pl_boost *m, struct pl_err *err)
 	rc = get_arrays(c, m, err);
 	if (rc == 0 && c->bad)
 		rc = pl_fail(err, PL_EDATA, "the trees are cut short");
-	if (rc == 0)
-		rc = pl_boost_flatten(m, err);
+	if (rc == 0) {
+		pl_boost_round(m);
+		rc = pl_boost_flatten(m, 1, &m->flat, err);
+	}
 	if (rc < 0)
 		pl_boost_fini(m);
 	return rc;

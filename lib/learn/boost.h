@@ -58,17 +58,18 @@ struct pl_boost_node {
 	bool missing_right; /* values that are not known go to left + 1 */
 	uint32_t left;	    /* place in `node` */
 };
-struct pl_boost_flat; /* the trees once more, in the form that many samples are applied to */
+struct pl_boost_flat; /* trees once more, in the form that many samples are applied to */
 /* A fitted model: constant while it is used, so that threads may share it. */
 struct pl_boost {
 	uint32_t n_features, n_trees;
 	size_t n_nodes;
-	double base;		    /* where it began; 0 with `start` */
-	uint32_t *root;		    /* [tree] */
+	double base;	/* where it began; 0 with `start` */
+	double step;	/* predictions of leaves are whole numbers of it, so sums have no error */
+	uint32_t *root; /* [tree] */
 	struct pl_boost_node *node; /* children of a node are neighbours */
 	float *mean;		    /* [node]: the prediction if the tree ended there */
 	double *gain;		    /* [feature]: reduction of the loss by its splits */
-	struct pl_boost_flat *flat; /* NULL: a tree has too many leaves */
+	struct pl_boost_flat *flat; /* of it alone; NULL: it cannot be flat */
 };
 
 /* *m needs no initialisation. PL_EUSAGE: options out of range; PL_EDATA: no samples, or values that
@@ -81,9 +82,14 @@ double pl_boost_apply(const struct pl_boost *m, const float *x);
 /* x: (n, stride), y: (n). Faster than one sample at a time. */
 void pl_boost_apply_many(const struct pl_boost *m, const float *x, size_t stride, size_t n,
 			 double *y);
-/* Several models of the same features, y: [model][n]. */
-void pl_boost_apply_each(const struct pl_boost *m, size_t models, const float *x, size_t stride,
-			 size_t n, double *y);
+/* Several models of the same features, y: [model][n]. f: of these models; NULL: slowly. */
+void pl_boost_apply_each(const struct pl_boost *m, size_t models, const struct pl_boost_flat *f,
+			 const float *x, size_t stride, size_t n, double *y);
+/* *f is owned by the caller; NULL: a tree has more than 32 leaves, or a feature more than 254
+ * thresholds in all models together. */
+int pl_boost_flatten(const struct pl_boost *m, size_t models, struct pl_boost_flat **f,
+		     struct pl_err *err) PL_MUST;
+void pl_boost_flat_free(struct pl_boost_flat *f); /* NULL is fine */
 /* Add to part[feature] what each feature contributes to the prediction of x: the changes of the
  * mean along the path of each tree (Saabas, 2014). Their sum and the return value, the prediction
  * of no features, are the prediction. */

@@ -6,36 +6,59 @@
  * split has the set of the leaves on its left. A sample that goes right at a split cannot end in
  * these. The first leaf that no split excludes is the one. The splits need no order, and the same
  * one is tried for a block of samples at once, without a jump. O(splits) for each sample, not the
- * depth, but a split costs a quarter of a cycle.
+ * depth.
  *
- * A tree with more leaves than a set has bits needs the walk; then nothing is flat.
+ * All numbers are bytes, so that an instruction works on 32 samples, as in RapidScorer (Ye et al.,
+ * KDD 2018). The rank of a value is how many thresholds of its feature are below it; it is found
+ * once for each sample, and compared in place of the value. A set is one byte for each eight
+ * leaves, and a split excludes leaves only in the bytes where it has any. Predictions of leaves are
+ * whole numbers of a step (pl_boost_round()), in three bytes, so that sums are exact in any order.
+ *
+ * Trees with more leaves, or features with more thresholds, need the walk; then nothing is flat.
  */
 #include <math.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
+#include "core/sort.h"
 #include "learn/internal.h"
 
-#define LEAVES	 32 /* of a tree: bits of a set */
-#define TOGETHER 64 /* samples of a block */
-#define FEW	 5  /* for less of them it takes longer than the walk */
+#define LEAVES	   32  /* of a tree */
+#define GROUPS	   4   /* of eight leaves */
+#define DIGITS	   3   /* bytes of a prediction */
+#define THRESHOLDS 254 /* of a feature; the rank of unknown values is above all of them */
+#define RUN	   16  /* thresholds that are compared at once */
+#define TOGETHER   128 /* samples of a block */
+#define FEW	   2   /* for less of them it takes longer than the walk */
+#define TREES	   257 /* whose digits fit in 16 bits when they are summed */
+/* Added to predictions, so that no digit is negative. */
+#define ZERO (1 << (PL_BOOST_DIGITS - 1))
 
+struct flat_edges {	 /* of a feature */
+	float *at;	 /* its thresholds, ascending, then infinities: whole runs, one at least */
+	float end[RUN];	 /* the last one of each run, then infinities */
+	uint32_t n;	 /* thresholds; 0: no split has it */
+	uint32_t column; /* of its ranks; in the next column unknown values go right */
+	bool missing_right; /* a split has that column */
+};
 struct flat_split {
-	float value;
-	uint32_t column; /* of its feature in a block */
-	uint32_t left;	 /* the leaves on its left */
+	uint16_t column;
+	int8_t rank;	/* greater ones go right */
+	uint8_t leaves; /* on the left, of the group */
 };
 struct flat_tree {
-	uint32_t split, n; /* its first one, and how many */
-	uint32_t leaf;	   /* its first one */
+	uint32_t split; /* its first one, of the first group */
+	uint8_t n[GROUPS], groups;
+	uint8_t digit[DIGITS][LEAVES]; /* of the leaves' predictions, the lowest first */
 };
 struct pl_boost_flat {
-	struct flat_tree *tree;
+	struct flat_tree *tree; /* those of the first model, then those of the next one */
 	struct flat_split *split;
-	float *leaf; /* predictions, from left to right; LEAVES more that are read, but never taken
-		      */
-	size_t n_splits, n_leaves;
+	struct flat_edges *edges; /* [feature] */
+	float *edge;
+	uint32_t n_features, n_columns, n_trees;
+	size_t n_splits;
 };
 
 void pl_boost_flat_free(struct pl_boost_flat *f)
@@ -44,9 +67,106 @@ void pl_boost_flat_free(struct pl_boost_flat *f)
 		return;
 	pl_free(f->tree);
 	pl_free(f->split);
-	pl_free(f->leaf);
+	pl_free(f->edges);
+	pl_free(f->edge);
 	pl_free(f);
 }
+
+/* ---- thresholds ------------------------------------------------------------------------------ */
+
+struct threshold {
+	uint32_t feature;
+	float value;
+};
+
+static int compare_thresholds(const void *pa, const void *pb)
+{
+	const struct threshold *a = pa, *b = pb;
+	int by_feature = PL_COMPARE(a->feature, b->feature);
+
+	return by_feature ? by_feature : PL_COMPARE(a->value, b->value);
+}
+
+/* Those of all splits of the models, sorted. */
+static int find_thresholds(const struct pl_boost *m, size_t models, struct threshold **v, size_t *n,
+			   struct pl_err *err)
+{
+	size_t most = 0;
+
+	*n = 0;
+	for (size_t k = 0; k < models; k++)
+		most += m[k].n_nodes;
+	PL_CHECK(pl_alloc(v, most + 1, sizeof(**v), err));
+	for (size_t k = 0; k < models; k++)
+		for (size_t i = 0; i < m[k].n_nodes; i++) {
+			const struct pl_boost_node *x = &m[k].node[i];
+
+			if (x->left)
+				(*v)[(*n)++] = (struct threshold){ x->feature, x->value };
+		}
+	pl_sort(*v, *n, sizeof(**v), compare_thresholds);
+	return 0;
+}
+
+static size_t runs_of(uint32_t thresholds)
+{
+	return thresholds / RUN + 1;
+}
+
+/* The thresholds and columns of a feature, from its splits v[0 .. n - 1]. Has it too many? */
+static bool put_edges(struct pl_boost_flat *f, const struct threshold *v, size_t n, float *at)
+{
+	struct flat_edges *e = &f->edges[v->feature];
+
+	for (size_t i = 0; i < n; i++) {
+		if (i && v[i].value == v[i - 1].value)
+			continue;
+		if (e->n == THRESHOLDS)
+			return true;
+		at[e->n++] = v[i].value;
+	}
+	for (size_t i = e->n; i < runs_of(e->n) * RUN; i++)
+		at[i] = INFINITY;
+	for (size_t i = 0; i < RUN; i++)
+		e->end[i] = i < runs_of(e->n) ? at[i * RUN + RUN - 1] : INFINITY;
+	e->at = at;
+	e->column = f->n_columns;
+	f->n_columns += 2;
+	return false;
+}
+
+/* 1: a feature has too many thresholds. */
+static int make_edges(struct pl_boost_flat *f, const struct pl_boost *m, size_t models,
+		      struct pl_err *err)
+{
+	struct threshold *v = NULL;
+	size_t n, used = 0;
+	int rc;
+
+	PL_TRY(find_thresholds(m, models, &v, &n, err));
+	PL_TRY(pl_alloc(&f->edge, n + (size_t)f->n_features * RUN, sizeof(*f->edge), err));
+	PL_TRY(pl_alloc(&f->edges, f->n_features, sizeof(*f->edges), err));
+	for (size_t i = 0, k; i < n && rc == 0; i = k) {
+		for (k = i + 1; k < n && v[k].feature == v[i].feature;)
+			k++;
+		rc = put_edges(f, v + i, k - i, f->edge + used);
+		used += runs_of(f->edges[v[i].feature].n) * RUN;
+	}
+out:
+	pl_free(v);
+	return rc;
+}
+
+/* How many thresholds are below v. */
+static uint32_t rank_of(const struct flat_edges *e, float v)
+{
+	size_t at = 0;
+
+	PL_LOWER_BOUND(at, e->n, e->at[at] < v);
+	return (uint32_t)at;
+}
+
+/* ---- trees ----------------------------------------------------------------------------------- */
 
 /* How many leaves the tree has; LEAVES + 1: more than a set has bits. */
 static uint32_t count_leaves(const struct pl_boost *m, uint32_t root)
@@ -69,251 +189,359 @@ static uint32_t count_leaves(const struct pl_boost *m, uint32_t root)
 	return leaves;
 }
 
-/* Of a feature: where unknown values go left, and where they go right. */
-static uint32_t column_of(uint32_t feature, bool missing_right)
+struct putting { /* a tree */
+	const struct pl_boost *m;
+	struct flat_tree *to;
+	struct flat_edges *edges;
+	uint32_t leaves, splits;
+	struct { /* a split, with all leaves on its left */
+		uint32_t column, rank, left;
+	} split[LEAVES];
+};
+
+static void put_leaf(struct putting *p, float value)
 {
-	return 2 * feature + missing_right;
+	uint32_t v = (uint32_t)((double)value / p->m->step + ZERO);
+
+	for (int i = 0; i < DIGITS; i++)
+		p->to->digit[i][p->leaves] = (uint8_t)(v >> 8 * i);
 }
 
 /* Adds the leaves and splits below a node. Returns the set of the leaves. The depth is below
  * LEAVES. */
-static uint32_t put_node(const struct pl_boost *m, uint32_t node, uint32_t *leaves,
-			 const struct flat_tree *t, struct pl_boost_flat *f)
+static uint32_t put_node(struct putting *p, uint32_t node)
 {
-	const struct pl_boost_node *x = &m->node[node];
+	const struct pl_boost_node *x = &p->m->node[node];
+	struct flat_edges *e = &p->edges[x->feature];
 	uint32_t left, right;
 
 	if (!x->left) {
-		f->leaf[t->leaf + *leaves] = x->value;
-		return 1u << (*leaves)++;
+		put_leaf(p, x->value);
+		return 1u << p->leaves++;
 	}
-	left = put_node(m, x->left, leaves, t, f);
-	right = put_node(m, x->left + 1, leaves, t, f);
-	f->split[f->n_splits++] =
-		(struct flat_split){ x->value, column_of(x->feature, x->missing_right), left };
+	left = put_node(p, x->left);
+	right = put_node(p, x->left + 1);
+	e->missing_right |= x->missing_right;
+	p->split[p->splits].column = e->column + x->missing_right;
+	p->split[p->splits].rank = rank_of(e, x->value);
+	p->split[p->splits++].left = left;
 	return left | right;
 }
 
-static void put_tree(const struct pl_boost *m, uint32_t tree, struct pl_boost_flat *f)
+/* Ranks of 0 to 255 as signed bytes, which instructions can compare. */
+static int8_t as_signed(uint32_t rank)
 {
-	struct flat_tree *t = &f->tree[tree];
-	uint32_t leaves = 0;
-
-	t->split = (uint32_t)f->n_splits;
-	t->leaf = (uint32_t)f->n_leaves;
-	put_node(m, m->root[tree], &leaves, t, f);
-	t->n = (uint32_t)f->n_splits - t->split;
-	f->n_leaves += leaves;
+	return (int8_t)((int)rank - 128);
 }
 
-int pl_boost_flatten(struct pl_boost *m, struct pl_err *err)
+static void put_tree(struct pl_boost_flat *f, const struct pl_boost *m, uint32_t tree)
 {
+	struct flat_tree *t = &f->tree[f->n_trees++];
+	struct putting p = { .m = m, .to = t, .edges = f->edges };
+
+	t->split = (uint32_t)f->n_splits;
+	put_node(&p, m->root[tree]);
+	t->groups = (uint8_t)((p.leaves + 7) / 8);
+	for (uint32_t g = 0; g < t->groups; g++)
+		for (uint32_t i = 0; i < p.splits; i++) {
+			uint8_t leaves = (uint8_t)(p.split[i].left >> 8 * g);
+
+			if (!leaves)
+				continue;
+			f->split[f->n_splits++] =
+				(struct flat_split){ (uint16_t)p.split[i].column,
+						     as_signed(p.split[i].rank), leaves };
+			t->n[g]++;
+		}
+}
+
+/* Trees of the models, and the splits that they may need; 0: they cannot be flat. */
+static size_t count_trees(const struct pl_boost *m, size_t models, size_t *splits)
+{
+	size_t trees = 0;
+
+	*splits = 0;
+	for (size_t k = 0; k < models; k++) {
+		size_t leaves = 0;
+
+		for (uint32_t t = 0; t < m[k].n_trees; t++) {
+			uint32_t n = count_leaves(&m[k], m[k].root[t]);
+
+			leaves += n;
+			/* in a damaged file trees may share nodes; each leaf stands there once */
+			if (n > LEAVES || leaves > m[k].n_nodes)
+				return 0;
+		}
+		trees += m[k].n_trees;
+		*splits += leaves * GROUPS;
+	}
+	return trees;
+}
+
+int pl_boost_flatten(const struct pl_boost *m, size_t models, struct pl_boost_flat **to,
+		     struct pl_err *err)
+{
+	size_t splits, trees = count_trees(m, models, &splits);
 	struct pl_boost_flat *f = NULL;
-	size_t leaves = 0;
 	int rc;
 
-	for (uint32_t t = 0; t < m->n_trees; t++) {
-		uint32_t n = count_leaves(m, m->root[t]);
-
-		leaves += n;
-		/* in a damaged file trees may share nodes; each leaf stands there once */
-		if (n > LEAVES || leaves > m->n_nodes)
-			return 0;
-	}
+	*to = NULL;
+	if (!trees || trees > UINT32_MAX || splits > UINT32_MAX)
+		return 0;
 	PL_CHECK(pl_alloc(&f, 1, sizeof(*f), err));
-	PL_TRY(pl_alloc(&f->tree, (size_t)m->n_trees + 1, sizeof(*f->tree), err));
-	PL_TRY(pl_alloc(&f->split, leaves + 1, sizeof(*f->split), err));
-	PL_TRY(pl_alloc(&f->leaf, leaves + LEAVES, sizeof(*f->leaf), err));
-	for (uint32_t t = 0; t < m->n_trees; t++)
-		put_tree(m, t, f);
-	m->flat = f;
+	f->n_features = m->n_features;
+	PL_TRY(make_edges(f, m, models, err));
+	if (rc > 0)
+		goto out;
+	PL_TRY(pl_alloc(&f->tree, trees, sizeof(*f->tree), err));
+	PL_TRY(pl_alloc(&f->split, splits, sizeof(*f->split), err));
+	for (size_t k = 0; k < models; k++)
+		for (uint32_t t = 0; t < m[k].n_trees; t++)
+			put_tree(f, &m[k], t);
+	*to = f;
 	return 0;
 out:
 	pl_boost_flat_free(f);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 /* ---- application ----------------------------------------------------------------------------- */
 
-/* A column of a block: a feature of all its samples. A sample goes right at a split unless its
- * value is known and not above that of the split; where unknown values go left, they are -inf. */
-typedef float floats[TOGETHER] __attribute__((aligned(32)));
+typedef int8_t ranks[TOGETHER] __attribute__((aligned(32)));
+#define COLUMNS (2 * PL_BOOST_FEATURES)
 
-/* The columns of a block. Places without a sample have the first one. */
-static void turn(uint32_t n_features, const float *x, size_t stride, size_t n, floats *to)
+typedef void ranker(const struct flat_edges *e, const float *x, size_t stride, size_t n,
+		    int8_t *to);
+
+static void rank_each(const struct flat_edges *e, const float *x, size_t stride, size_t n,
+		      int8_t *to)
 {
-	for (size_t k = 0; k < TOGETHER; k++) {
-		const float *from = x + (k < n ? k : 0) * stride;
-
-		for (uint32_t f = 0; f < n_features; f++)
-			to[column_of(f, true)][k] = from[f];
-	}
-	for (uint32_t f = 0; f < n_features; f++) {
-		const float *known = to[column_of(f, true)];
-		float *left = to[column_of(f, false)];
-
-		for (int k = 0; k < TOGETHER; k++)
-			left[k] = isnan(known[k]) ? -INFINITY : known[k];
-	}
+	for (size_t k = 0; k < n; k++)
+		to[k] = as_signed(rank_of(e, x[k * stride]));
 }
 
-/* The numbers of leaves that a tree of n splits does not have. */
-static uint32_t beyond_tree(uint32_t n)
+/* The columns of a block. Places without a sample have what was there. */
+static void find_ranks(const struct pl_boost_flat *f, const float *x, size_t stride, size_t n,
+		       ranker *rank, ranks *to)
 {
-	return n + 1 < LEAVES ? ~0u << (n + 1) : 0;
-}
+	for (uint32_t i = 0; i < f->n_features; i++) {
+		const struct flat_edges *e = &f->edges[i];
+		const int8_t *first = to[e->column];
 
-/* The leaves that samples of the block do not reach, by the splits of a tree. */
-static void exclude(const struct pl_boost_flat *f, const struct flat_tree *t, const floats *x,
-		    uint32_t *out)
-{
-	for (int k = 0; k < TOGETHER; k++)
-		out[k] = beyond_tree(t->n);
-	for (const struct flat_split *s = f->split + t->split, *end = s + t->n; s < end; s++) {
-		const float *v = x[s->column];
-
-		for (int k = 0; k < TOGETHER; k++)
-			out[k] |= -(uint32_t) !(v[k] <= s->value) & s->left;
+		if (!e->n)
+			continue;
+		rank(e, x + i, stride, n, to[e->column]);
+		for (size_t k = 0; k < n && e->missing_right; k++)
+			to[e->column + 1][k] = isnan(x[k * stride + i]) ? INT8_MAX : first[k];
 	}
 }
 
-/* The sums of all trees for a block. */
-typedef void applier(const struct pl_boost *m, const floats *x, double *y);
+/* Digits of the sums of at most TREES trees for a block. */
+struct digits {
+	uint16_t even[DIGITS][TOGETHER / 2], odd[DIGITS][TOGETHER / 2]; /* of samples */
+} __attribute__((aligned(32)));
+typedef void applier(const struct pl_boost_flat *f, const struct flat_tree *t, size_t n,
+		     const ranks *x, struct digits *sum);
 
-static void apply_block(const struct pl_boost *m, const floats *x, double *y)
+static void apply_block(const struct pl_boost_flat *f, const struct flat_tree *t, size_t n,
+			const ranks *x, struct digits *sum)
 {
-	const struct pl_boost_flat *f = m->flat;
+	for (const struct flat_tree *end = t + n; t < end; t++) {
+		const struct flat_split *s = f->split + t->split;
+		uint8_t out[GROUPS][TOGETHER] = { 0 }; /* leaves that a sample does not reach */
 
-	for (int k = 0; k < TOGETHER; k++)
-		y[k] = m->base;
-	for (uint32_t t = 0; t < m->n_trees; t++) {
-		const float *leaf = f->leaf + f->tree[t].leaf;
-		uint32_t out[TOGETHER];
+		for (int g = 0; g < t->groups; g++)
+			for (const struct flat_split *last = s + t->n[g]; s < last; s++)
+				for (int k = 0; k < TOGETHER; k++)
+					out[g][k] |=
+						(uint8_t)(-(x[s->column][k] > s->rank) & s->leaves);
+		for (int k = 0; k < TOGETHER; k++) {
+			uint32_t all = (uint32_t)out[0][k] | (uint32_t)out[1][k] << 8 |
+				       (uint32_t)out[2][k] << 16 | (uint32_t)out[3][k] << 24;
+			int leaf = __builtin_ctz(~all);
 
-		exclude(f, &f->tree[t], x, out);
-		for (int k = 0; k < TOGETHER; k++)
-			y[k] += (double)leaf[__builtin_ctz(~out[k])];
+			for (int i = 0; i < DIGITS; i++)
+				*(k % 2 ? &sum->odd[i][k / 2] : &sum->even[i][k / 2]) +=
+					t->digit[i][leaf];
+		}
 	}
 }
 
 #ifdef __x86_64__
-#define LANES	8
-#define WIDE	__attribute__((target("avx2")))
+#define LANES	32
+#define WIDE	__attribute__((target("avx2,popcnt")))
 #define VECTORS (TOGETHER / LANES)
 
-/* The first leaf that is not excluded, for eight samples: a power of two as a float has its
- * logarithm as exponent. */
-WIDE static inline __m256i first_leaf(__m256i out)
+/* Sixteen bytes, in both halves: what _mm256_shuffle_epi8() looks up. */
+WIDE static inline __m256i table(const void *p)
 {
-	__m256i open = _mm256_xor_si256(out, _mm256_set1_epi32(-1));
-	__m256i least = _mm256_and_si256(open, _mm256_sub_epi32(_mm256_setzero_si256(), open));
-	__m256i e = _mm256_srli_epi32(_mm256_castps_si256(_mm256_cvtepi32_ps(least)), 23);
-
-	return _mm256_sub_epi32(e, _mm256_set1_epi32(127)); /* 2^31 is negative: see bits 0 to 4 */
+	return _mm256_broadcastsi128_si256(_mm_loadu_si128(p));
 }
 
-/* The predictions of 16 leaves, for eight samples: bits 0 to 2 choose in each half, bit 3 the
- * half. */
-WIDE static inline __m256 of_16(const float *leaf, __m256i at)
+/* By four bits that tell which leaves are excluded: the first one that is not, or NOWHERE. */
+#define NOWHERE -1
+#define FIRST(at)                                                                                  \
+	{                                                                                          \
+		at, at + 1, at, at + 2, at, at + 1, at, at + 3, at, at + 1, at, at + 2, at,        \
+			at + 1, at, NOWHERE                                                        \
+	}
+static const int8_t first_leaf[2 * GROUPS][16] = { FIRST(0),  FIRST(4),	 FIRST(8),  FIRST(12),
+						   FIRST(16), FIRST(20), FIRST(24), FIRST(28) };
+
+/* The first leaf that samples reach of group g or of those before it, at[]. */
+WIDE static inline void exclude_wide(const struct flat_split *s, uint32_t n, int g, const ranks *x,
+				     __m256i *at)
 {
-	__m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(leaf), at);
-	__m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(leaf + 8), at);
+	const __m256i four = _mm256_set1_epi8(15);
+	__m256i low = table(first_leaf[2 * g]), high = table(first_leaf[2 * g + 1]), out[VECTORS];
 
-	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(at, 28)));
-}
-
-WIDE static inline __m256 of_32(const float *leaf, __m256i at)
-{
-	__m256 low = of_16(leaf, at), high = of_16(leaf + 16, at);
-
-	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(at, 27)));
-}
-
-/* As exclude(). */
-WIDE static inline void exclude_wide(const struct flat_split *s, uint32_t n, const floats *x,
-				     __m256i *out)
-{
-	__m256i beyond = _mm256_set1_epi32((int)beyond_tree(n));
-
-#pragma GCC unroll 8
+#pragma GCC unroll 4
 	for (int k = 0; k < VECTORS; k++)
-		out[k] = beyond;
+		out[k] = _mm256_setzero_si256();
 	for (const struct flat_split *end = s + n; s < end; s++) {
-		const float *v = x[s->column];
-		__m256 at = _mm256_set1_ps(s->value);
-		__m256i left = _mm256_set1_epi32((int)s->left);
+		const int8_t *v = x[s->column];
+		__m256i rank = _mm256_set1_epi8(s->rank);
+		__m256i leaves = _mm256_set1_epi8((char)s->leaves);
 
-#pragma GCC unroll 8
+#pragma GCC unroll 4
 		for (int k = 0; k < VECTORS; k++) {
-			__m256 right =
-				_mm256_cmp_ps(at, _mm256_load_ps(v + k * LANES), _CMP_NGE_UQ);
+			__m256i right = _mm256_cmpgt_epi8(
+				_mm256_load_si256((const void *)(v + k * LANES)), rank);
 
-			out[k] = _mm256_or_si256(
-				out[k], _mm256_and_si256(_mm256_castps_si256(right), left));
+			out[k] = _mm256_or_si256(out[k], _mm256_and_si256(right, leaves));
 		}
+	}
+#pragma GCC unroll 4
+	for (int k = 0; k < VECTORS; k++) {
+		__m256i a = _mm256_shuffle_epi8(low, _mm256_and_si256(out[k], four));
+		__m256i b = _mm256_shuffle_epi8(
+			high, _mm256_and_si256(_mm256_srli_epi16(out[k], 4), four));
+
+		at[k] = _mm256_min_epu8(at[k], _mm256_min_epu8(a, b));
 	}
 }
 
-/* The same sums as those of apply_block(), in the same order. */
-WIDE static void apply_wide(const struct pl_boost *m, const floats *x, double *y)
+/* How many of the thresholds of a run are below all[], which is one value. */
+WIDE static inline uint32_t below(const float *run, __m256 all)
 {
-	const struct pl_boost_flat *f = m->flat;
+	__m256 a = _mm256_cmp_ps(_mm256_loadu_ps(run), all, _CMP_LT_OQ);
+	__m256 b = _mm256_cmp_ps(_mm256_loadu_ps(run + RUN / 2), all, _CMP_LT_OQ);
+	unsigned set = (unsigned)_mm256_movemask_ps(a) | (unsigned)_mm256_movemask_ps(b) << RUN / 2;
 
-	for (int k = 0; k < TOGETHER; k++)
-		y[k] = m->base;
-	for (uint32_t t = 0; t < m->n_trees; t++) {
-		const struct flat_tree *tree = &f->tree[t];
-		const float *leaf = f->leaf + tree->leaf;
-		__m256i out[VECTORS];
+	return (uint32_t)__builtin_popcount(set);
+}
 
-		exclude_wide(f->split + tree->split, tree->n, x, out);
-#pragma GCC unroll 8
-		for (int k = 0; k < VECTORS; k++) {
-			__m256i at = first_leaf(out[k]);
-			__m256 v = tree->n < 16 ? of_16(leaf, at) : of_32(leaf, at);
-			__m256d a = _mm256_cvtps_pd(_mm256_castps256_ps128(v));
-			__m256d b = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
-			double *to = y + k * LANES;
+/* As rank_each(): first the run is found by the ends of all. */
+WIDE static void rank_wide(const struct flat_edges *e, const float *x, size_t stride, size_t n,
+			   int8_t *to)
+{
+	for (size_t k = 0; k < n; k++) {
+		__m256 all = _mm256_set1_ps(x[k * stride]);
+		uint32_t run = e->n < RUN ? 0 : below(e->end, all);
 
-			_mm256_storeu_pd(to, _mm256_add_pd(_mm256_loadu_pd(to), a));
-			_mm256_storeu_pd(to + 4, _mm256_add_pd(_mm256_loadu_pd(to + 4), b));
-		}
+		to[k] = as_signed(run * RUN + below(e->at + run * RUN, all));
 	}
 }
 
-static applier *choose(void)
+/* One digit of the leaves at[]. The instruction gives 0 where bit 7 is set. */
+WIDE static inline __m256i look_up(const uint8_t *digit, bool many, __m256i at)
 {
-	return __builtin_cpu_supports("avx2") ? apply_wide : apply_block;
+	const __m256i above = _mm256_set1_epi8(0x70), below = _mm256_set1_epi8(16);
+
+	if (!many)
+		return _mm256_shuffle_epi8(table(digit), at);
+	return _mm256_or_si256(_mm256_shuffle_epi8(table(digit), _mm256_add_epi8(at, above)),
+			       _mm256_shuffle_epi8(table(digit + 16), _mm256_sub_epi8(at, below)));
+}
+
+WIDE static inline void add_wide(uint16_t *to, __m256i v)
+{
+	_mm256_store_si256((void *)to, _mm256_add_epi16(_mm256_load_si256((const void *)to), v));
+}
+
+WIDE static void apply_wide(const struct pl_boost_flat *f, const struct flat_tree *t, size_t n,
+			    const ranks *x, struct digits *sum)
+{
+	for (const struct flat_tree *end = t + n; t < end; t++) {
+		const struct flat_split *s = f->split + t->split;
+		__m256i at[VECTORS];
+
+#pragma GCC unroll 4
+		for (int k = 0; k < VECTORS; k++)
+			at[k] = _mm256_set1_epi8(NOWHERE);
+		for (int g = 0; g < t->groups; s += t->n[g++])
+			exclude_wide(s, t->n[g], g, x, at);
+		for (int i = 0; i < DIGITS; i++)
+#pragma GCC unroll 4
+			for (int k = 0; k < VECTORS; k++) {
+				__m256i v = look_up(t->digit[i], t->groups > 2, at[k]);
+
+				add_wide(sum->even[i] + k * LANES / 2,
+					 _mm256_and_si256(v, _mm256_set1_epi16(255)));
+				add_wide(sum->odd[i] + k * LANES / 2, _mm256_srli_epi16(v, 8));
+			}
+	}
+}
+
+static bool is_wide(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
 }
 #else
-static applier *choose(void)
+#define apply_wide apply_block
+#define rank_wide  rank_each
+static bool is_wide(void)
 {
-	return apply_block;
+	return false;
 }
 #endif
 
-void pl_boost_apply_each(const struct pl_boost *m, size_t models, const float *x, size_t stride,
-			 size_t n, double *y)
+/* The predictions of a model for a block, y[0 .. n - 1]. */
+static void apply_model(const struct pl_boost_flat *f, const struct flat_tree *t,
+			const struct pl_boost *m, const ranks *x, applier *apply, size_t n,
+			double *y)
 {
-	applier *apply = choose();
-	floats block[2 * PL_BOOST_FEATURES];
-	double sum[TOGETHER];
+	int64_t sum[TOGETHER] = { 0 };
 
+	for (uint32_t i = 0; i < m->n_trees; i += TREES) {
+		uint32_t some = m->n_trees - i < TREES ? m->n_trees - i : TREES;
+		struct digits d = { 0 };
+
+		apply(f, t + i, some, x, &d);
+		for (int k = 0; k < TOGETHER; k++)
+			for (int b = 0; b < DIGITS; b++)
+				sum[k] += (int64_t)(k % 2 ? d.odd : d.even)[b][k / 2] << 8 * b;
+	}
+	for (size_t k = 0; k < n; k++)
+		y[k] = m->base + (double)(sum[k] - (int64_t)ZERO * m->n_trees) * m->step;
+}
+
+void pl_boost_apply_each(const struct pl_boost *m, size_t models, const struct pl_boost_flat *f,
+			 const float *x, size_t stride, size_t n, double *y)
+{
+	bool wide = is_wide();
+	ranks block[COLUMNS];
+
+	if (f)
+		memset(block, 0, f->n_columns * sizeof(*block));
 	for (size_t i = 0; i < n; i += TOGETHER) {
 		size_t some = pl_min_size(TOGETHER, n - i);
+		const struct flat_tree *t = f ? f->tree : NULL;
+		bool flat = f && some >= FEW;
 
-		if (some >= FEW)
-			turn(m->n_features, x + i * stride, stride, some, block);
+		if (flat)
+			find_ranks(f, x + i * stride, stride, some, wide ? rank_wide : rank_each,
+				   block);
 		for (size_t k = 0; k < models; k++) {
 			double *to = y + k * n + i;
 
-			if (m[k].flat && some >= FEW) {
-				apply(&m[k], block, sum);
-				memcpy(to, sum, some * sizeof(*to));
-				continue;
-			}
-			for (size_t j = 0; j < some; j++)
-				to[j] = pl_boost_apply(&m[k], x + (i + j) * stride);
+			if (flat)
+				apply_model(f, t, &m[k], block, wide ? apply_wide : apply_block,
+					    some, to);
+			else
+				for (size_t j = 0; j < some; j++)
+					to[j] = pl_boost_apply(&m[k], x + (i + j) * stride);
+			t = flat ? t + m[k].n_trees : NULL;
 		}
 	}
 }
@@ -321,5 +549,5 @@ void pl_boost_apply_each(const struct pl_boost *m, size_t models, const float *x
 void pl_boost_apply_many(const struct pl_boost *m, const float *x, size_t stride, size_t n,
 			 double *y)
 {
-	pl_boost_apply_each(m, 1, x, stride, n, y);
+	pl_boost_apply_each(m, 1, m->flat, x, stride, n, y);
 }

@@ -1,11 +1,12 @@
-/* internal.h - the trees of a model in a form that is fast to apply. */
+/* internal.h - predictions of leaves as whole numbers. */
 #ifndef PL_LEARN_INTERNAL_H
 #define PL_LEARN_INTERNAL_H
 
 #include "learn/boost.h"
 
-/* Sets m->flat. Nodes, roots and trees of m are valid. */
-int pl_boost_flatten(struct pl_boost *m, struct pl_err *err) PL_MUST;
-void pl_boost_flat_free(struct pl_boost_flat *f); /* NULL is fine */
+#define PL_BOOST_DIGITS 24 /* bits of a prediction, with the sign */
+
+/* Sets m->step, and rounds predictions of leaves to it. Nodes of m are valid. */
+void pl_boost_round(struct pl_boost *m);
 
 #endif

@@ -431,6 +431,8 @@ static void test_apply(void)
 	int wrong = 0;
 	struct set s;
 	struct pl_boost m, pair[2];
+	struct pl_boost_flat *both = NULL;
+	struct pl_err err = { 0 };
 
 	set_init(&s, 500, F, 0, 0.05);
 	m = fit(&s, &o);
@@ -458,10 +460,15 @@ static void test_apply(void)
 	o.leaves = 5;
 	pair[0] = m;
 	pair[1] = fit(&s, &o);
-	pl_boost_apply_each(pair, 2, x, STRIDE, N, two);
-	for (size_t i = 0; i < 2 * N; i++)
-		wrong += two[i] != pl_boost_apply(&pair[i / N], x + i % N * STRIDE);
-	is_i64(wrong, 0, "... by two models");
+	for (int turn = 0; turn < 2; turn++) {
+		if (turn)
+			ok(pl_boost_flatten(pair, 2, &both, &err) == 0 && both, "two models");
+		pl_boost_apply_each(pair, 2, both, x, STRIDE, N, two);
+		for (size_t i = 0; i < 2 * N; i++)
+			wrong += two[i] != pl_boost_apply(&pair[i / N], x + i % N * STRIDE);
+	}
+	is_i64(wrong, 0, "... by two models, together or not");
+	pl_boost_flat_free(both);
 	pl_boost_fini(&pair[1]);
 	pl_boost_apply_many(&m, x, STRIDE, N, y);
 	for (size_t i = 0; i < N; i++) {

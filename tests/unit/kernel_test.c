@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernel/expr.h"
+#include "kernel/feature.h"
 #include "kernel/kernel.h"
 #include "kernel_fixture.h"
 
@@ -480,6 +481,31 @@ static void test_work(void)
 	says(pl_kernel_check(&k, &err), &err, "n of gemm is inf", "an infinite one");
 }
 
+/* Values of all sizes, beside 1, and those that have no logarithm. */
+static void test_logs(void)
+{
+	enum { N = 4000 };
+	static double v[N];
+	static float x[N];
+	const double none[] = { NAN, INFINITY, -1, 0 };
+	double worst = 0;
+
+	for (int i = 0; i < N; i++)
+		v[i] = i % 2 ? exp((i - N / 2) / 30.) : 1 + (i - N / 2) * 1e-7;
+	pl_feature_logs(v, N, x);
+	for (int i = 0; i < N; i++) {
+		float now = (float)log(fmax(v[i], 1e-30));
+
+		worst = fmax(worst, fabs((double)x[i] - (double)now) /
+					    ((double)nextafterf(fabsf(now), INFINITY) -
+					     fabs((double)now)));
+	}
+	ok(worst <= 1, "logarithms are off by one unit in the last place (%.2g)", worst);
+	pl_feature_logs(none, 4, x);
+	ok(isnan(x[0]) && isnan(x[1]), "unknown values stay unknown");
+	ok(x[2] == (float)log(1e-30) && x[3] == x[2], "too small ones have that of the least");
+}
+
 int main(void)
 {
 	test_expr();
@@ -491,5 +517,6 @@ int main(void)
 	test_boards();
 	test_words();
 	test_work();
+	test_logs();
 	return done_testing();
 }
