@@ -102,12 +102,20 @@ static uint32_t chain(struct flat *f, const struct node *like, uint8_t role, pl_
 	return id;
 }
 
-/* Does a range say that the thread prepares or finishes communication? t may not decrease. */
-static bool communicates_at(struct flat *f, pl_ns t)
+/* An update that a hook of the backward pass makes: the range is inside the operation. */
+static bool updates_in(const struct range *range, const struct op *op)
+{
+	return range && range->phase == PL_PH_OPTIMIZER && range->start >= op->start;
+}
+
+/* The phase of what operation `top` does itself at t, which may not decrease. Ranges say where a
+ * thread prepares or finishes communication. */
+static uint8_t phase_at(struct flat *f, const struct op *top, pl_ns t)
 {
 	const struct range *range = pl_derive_range_at(&f->b->resource[f->res], &f->ranges, t);
 
-	return range && range->phase == PL_PH_COMM;
+	return range && (range->phase == PL_PH_COMM || updates_in(range, top)) ? range->phase
+									       : top->phase;
 }
 
 /* Adds the segment from f->cur to t of the operation on top. Empty segments become nodes too, so
@@ -138,8 +146,7 @@ static void emit(struct flat *f, pl_ns t, bool force)
 		top->last = chain(f, &x->node, PL_RO_HOST, f->cur, t);
 		if (top->node != PL_NONE)
 			f->b->node[top->last].flags |= PL_NF_PART;
-		if (communicates_at(f, f->cur + (t - f->cur) / 2))
-			f->b->node[top->last].phase = PL_PH_COMM;
+		f->b->node[top->last].phase = phase_at(f, top, f->cur + (t - f->cur) / 2);
 		if (top->node == PL_NONE)
 			top->node = top->last;
 	} else {
@@ -324,7 +331,8 @@ static void push(struct flat *f, struct op *op)
 	phase = d ? f->stack[d - 1]->phase : 0;
 	/* a step can begin with a range that ends long before it, or inside one that ends the step
 	 * before, such as that of the optimizer */
-	if (range && (!phase || range->phase == PL_PH_COMM) &&
+	if (range &&
+	    (!phase || range->phase == PL_PH_COMM || (d && updates_in(range, f->stack[d - 1]))) &&
 	    (range->end >= op->end ||
 	     (op->kind != PL_K_STEP && !pl_graph_phase_holds(range->phase))))
 		phase = range->phase;

@@ -98,6 +98,7 @@ class Recorder:
         self.cycle = {name: Cycle() for name in BEST}
         self.source = self.key = self.thread = None
         self.threads = {}   # of the last events, by source and key
+        self.updated = False    # an optimizer has made a step in a backward pass
         self.n = self.first = self.recorded = 0
         self.profile = self.mark = self.rank = None
         self.prepared = self.mine = False
@@ -114,6 +115,10 @@ class Recorder:
         script has said so, or the model is called: perhaps the end of a step."""
         if self.phase == "done" or source not in BEST:
             return
+        if source == "optimizer" and self.graph_task() != -1:
+            self.updated = True
+            return
+        self.end_of_pass()
         import threading
         import time
         now = time.perf_counter_ns()
@@ -139,6 +144,14 @@ class Recorder:
             self.end_of_step(now)
         except Exception as e:  # never the script's problem
             self.give_up("why recording failed: %s: %s" % (type(e).__name__, e))
+
+    def end_of_pass(self):
+        """Outside of a backward pass. Optimizers that hooks call inside it, one
+        for each parameter, are one: the profiler can neither begin nor end
+        inside of a node."""
+        if self.updated:
+            self.updated = False
+            self.event("optimizer", 0)
 
     def end_of_step(self, now):
         import time
@@ -449,6 +462,17 @@ class Recorder:
             self.event("optimizer", id(optimizer))
         register_optimizer_step_pre_hook(steps)
         register_optimizer_step_post_hook(stepped)
+        self.graph_task = getattr(torch._C, "_current_graph_task_id",
+                                  lambda: -1)
+
+        def passes_back(old):
+            def backward(*args, **kwargs):
+                result = old(*args, **kwargs)
+                if self.updated and self.graph_task() == -1:
+                    self.end_of_pass()
+                return result
+            return backward
+        self.patch(torch.autograd, "backward", passes_back)
 
         def next_batch(old):
             def __next__(loader):

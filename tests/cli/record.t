@@ -127,6 +127,9 @@ job 0 seldom 15 --record-steps=1
 check "the optimizer that steps most seldom counts" recorded 5
 check "its step has two of the other" test "$("$trace" -q -O jsonl --step=5 --name=Optimizer.step "$dir" 2>/dev/null |
 	grep -c '"type":"event"')" = 3
+job 0 hooks 12 --record-steps=2
+check "optimizers that hooks of the backward pass call are one, which steps behind it" recorded 5 6
+check "... with both" test "$("$trace" -q -O jsonl --step=5 --name=Optimizer.step "$dir" 2>/dev/null | grep -c '"type":"event"')" = 2
 job 0 scaler 12
 check "steps that a scaler leaves out count" recorded 5 6 7
 job 0 loader 12

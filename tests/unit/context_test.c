@@ -139,6 +139,44 @@ static void recomputation(bool layers, bool gradients)
 	end_trace();
 }
 
+/* A hook of the backward pass that updates a parameter as soon as it has its gradient. */
+static void update_in_backward(void)
+{
+	uint32_t s;
+	pl_id t, d;
+
+	begin_trace();
+	s = segment();
+	t = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	step(s, t, 1, 0, 1000);
+	ev(s, PL_K_HOST_OP, t, "aten::linear", 30, 100, 0);
+	ev(s, PL_K_HOST_OP, t, "torch::autograd::AccumulateGrad", 200, 500, 0);
+	ev(s, PL_K_ANNOTATION, t, "Optimizer.step#SGD.step", 215, 400, 0);
+	ev(s, PL_K_HOST_OP, t, "aten::add_", 220, 300, 0);
+	ev(s, PL_K_HOST_OP, t, "aten::copy_", 240, 250, 0);
+	ev(s, PL_K_RUNTIME, t, "cudaLaunchKernel", 242, 245, 1);
+	ev(s, PL_K_KERNEL, d, "update", 260, 280, 1);
+	ev(s, PL_K_HOST_OP, t, "aten::mul_", 350, 380, 0);
+	ev(s, PL_K_HOST_OP, t, "aten::detach", 450, 460, 0);
+	ev(s, PL_K_HOST_OP, t, "MmBackward0", 600, 700, 0);
+	if (!ok(build(), "a step whose backward pass updates builds"))
+		return;
+	ok(is_in(node("aten::add_", PL_RO_HOST, 220), PL_PH_OPTIMIZER, NULL) &&
+		   is_in(node("aten::copy_", PL_RO_HOST, 240), PL_PH_OPTIMIZER, NULL),
+	   "operations of the update");
+	ok(is_in(node("update", PL_RO_COMPUTE, 260), PL_PH_OPTIMIZER, NULL), "its kernel");
+	ok(is_in(node("torch::autograd::AccumulateGrad", PL_RO_HOST, 200), PL_PH_WEIGHT_GRAD, NULL),
+	   "what comes before it");
+	ok(is_in(node("torch::autograd::AccumulateGrad", PL_RO_HOST, 300), PL_PH_OPTIMIZER, NULL),
+	   "the time between its operations");
+	ok(is_in(node("aten::detach", PL_RO_HOST, 450), PL_PH_WEIGHT_GRAD, NULL),
+	   "what comes after it");
+	ok(is_in(node("MmBackward0", PL_RO_HOST, 600), PL_PH_BACKWARD, NULL),
+	   "the rest of the pass");
+	end_trace();
+}
+
 /* A forward pass behind the optimiser, which nothing but its range calls forward. */
 static void evaluation(void)
 {
@@ -494,6 +532,7 @@ int main(void)
 	recorded();
 	one_step();
 	several_passes();
+	update_in_backward();
 	evaluation();
 	recomputation(true, false);
 	recomputation(true, true);

@@ -138,10 +138,23 @@ class record_function:
             events.append((self.category, self.name, self.begin, time.time_ns()))
 
 
+passes = []     # backward passes that run
+
+
+def backward(*hooks):
+    """Its nodes call hooks."""
+    passes.append(0)
+    for hook in hooks:
+        hook()
+    passes.pop()
+
+
 def _enable_profiler(config, activities, scopes=None):
     global events
     if events is not None:
         raise RuntimeError("there is a profiler already")
+    if passes:
+        raise RuntimeError("inside of a node, where PyTorch crashes")
     events = []
 
 
@@ -203,11 +216,11 @@ module("utils.data")
 module("utils.data.dataloader", _BaseDataLoaderIter=_BaseDataLoaderIter)
 module("cuda", is_available=lambda: False)
 module("amp", GradScaler=GradScaler)
-module("autograd")
+module("autograd", backward=backward)
 module("autograd.profiler", profile=AutogradProfile,
        record_function=record_function, _enable_profiler=_enable_profiler)
 module("profiler", profile=Profile, ProfilerActivity=ProfilerActivity)
-module("_C")
+module("_C", _current_graph_task_id=lambda: len(passes) - 1)
 module("_C._autograd", _get_sequence_nr=lambda: 0)
 module("_C._profiler", RecordScope=types.SimpleNamespace(
     USER_SCOPE=1, BACKWARD_FUNCTION=2))
