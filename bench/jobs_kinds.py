@@ -640,6 +640,131 @@ class Taught(DDP):
         self.loss(self.net(x), target).backward()
 
 
+class UpdateInBackward(Job):
+    """One rank, whose backward pass updates each parameter as soon as it has
+    its gradient."""
+    changes = HALF | layers(0.524, 1.952)
+    ranks = (1,)
+
+    def make_optimizer(self):
+        def update(param):
+            optimizers[param].step()
+            optimizers[param].zero_grad()
+
+        optimizers = {p: torch.optim.Adam([p], 1e-4)
+                      for p in self.net.parameters()}
+        for p in optimizers:
+            p.register_post_accumulate_grad_hook(update)
+
+    def update(self):
+        """Nothing is left to do."""
+
+
+class Convolutions(DDP):
+    """DDP of a network of convolutions."""
+    changes = HALF | NO_COMM | SLOW
+    framework = None
+
+    def network(self):
+        def block(a, b):
+            return (nn.Conv2d(a, b, 3, padding=1, bias=False),
+                    nn.BatchNorm2d(b), nn.ReLU())
+
+        return nn.Sequential(
+            nn.Unflatten(1, (2, 16, 16)), *block(2, 32), *block(32, 32),
+            nn.MaxPool2d(2), *block(32, 64), *block(64, 128),
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128 * 16, 100))
+
+
+class Adapter(nn.Module):
+    """A layer whose parameters stay, and a small product beside it that
+    learns."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.down = nn.Linear(layer.in_features, 8, bias=False)
+        self.up = nn.Linear(8, layer.out_features, bias=False)
+
+    def forward(self, x):
+        return self.layer(x) + self.up(self.down(x))
+
+
+class Adapters(DDP):
+    """DDP of adapters of low rank: most parameters have no gradient."""
+    changes = HALF | SLOW
+    framework = None
+
+    def network(self):
+        net = super().network().requires_grad_(False)
+        for block in net:
+            if isinstance(block, Block):
+                block.up = Adapter(block.up)
+                block.down = Adapter(block.down)
+        return net
+
+
+class Averaged(DDP):
+    """DDP that keeps a running mean of the parameters."""
+    changes = HALF | NO_COMM | SLOW
+    framework = None
+
+    def make_optimizer(self):
+        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+        self.mean = AveragedModel(self.net.module,
+                                  multi_avg_fn=get_ema_multi_avg_fn(0.999))
+        return super().make_optimizer()
+
+    def update(self):
+        super().update()
+        self.mean.update_parameters(self.net.module)
+
+
+class Closure(DDP):
+    """DDP with an optimizer that makes several passes in a step."""
+    changes = HALF | NO_COMM | SLOW
+    framework = None
+
+    def make_optimizer(self):
+        return torch.optim.LBFGS(self.net.parameters(), lr=1e-3, max_iter=4,
+                                 history_size=4, tolerance_grad=0,
+                                 tolerance_change=0)
+
+    def step(self):
+        def passes():
+            self.optimizer.zero_grad()
+            loss = self.loss(self.net(self.x), self.y)
+            loss.backward()
+            return loss
+
+        self.optimizer.step(passes)
+        self.n += 1
+
+
+class Contrastive(DDP):
+    """DDP whose loss compares the samples of all ranks."""
+    changes = HALF | SLOW
+    framework = None
+
+    def backward(self, x, y):
+        from torch.distributed.nn.functional import all_gather
+        if self.change == "slow-rank":      # as many to send as the others
+            x = torch.cat([x[:BATCH], x[:len(x) - BATCH]])
+        mine = F.normalize(self.net(x), dim=-1)
+        all_ = torch.cat(all_gather(mine[:BATCH // 2].contiguous()))
+        target = torch.arange(len(mine)) % len(all_)
+        self.loss(mine @ all_.T * 10, target).backward()
+
+
+class Lengths(DDPTokens):
+    """DDP of a transformer whose steps have sequences of unlike length."""
+    tokens = 32
+
+    def data(self):
+        n = (8, 32, 16, 24)[self.n % 4]
+        return self.x[:, :n], self.y
+
+
 class FSDP1(Job):
     """FullyShardedDataParallel, each block a group of its own."""
     changes = HALF | NO_COMM | SLOW
@@ -981,6 +1106,9 @@ KINDS = {
     "fsdp2-accumulate": FSDP2Accumulate, "hsdp": HybridShards, "zero2": Zero2,
     "recurrent": Recurrent, "game": Played, "taught": Taught,
     "recompute": Recomputed, "recompute-reentrant": RecomputedReentrant,
+    "update-in-backward": UpdateInBackward, "convolutions": Convolutions,
+    "adapters": Adapters, "averaged": Averaged, "closure": Closure,
+    "contrastive": Contrastive, "lengths": Lengths,
     "fsdp1": FSDP1, "fsdp1-whole": FSDP1Whole,
     "fsdp-tp": ShardedTensors, "tp": TensorParallel,
     "gpipe": GPipe, "gpipe-link": GPipeLink, "1f1b": OneFOneB,
