@@ -26,22 +26,22 @@ static void fill(const struct pl_sim_servers *s, struct pl_table *t)
 	for (uint32_t i = 0; i < s->workers; i++) {
 		const struct pl_policy_sim_result *r = &s->worker[i];
 
-		pl_table_row(t, (int64_t)i, (double)r->steps / ns * 1e9, (int64_t)r->steps,
-			     (int64_t)r->seen.commits, (double)r->samples / ns * 1e9,
-			     (double)r->computing_ns / ns, (double)r->waiting_ns / ns,
-			     (double)r->sending_ns / ns, r->seen.staleness_mean,
-			     (int64_t)r->seen.staleness_max);
+		/* as run(1) counts: what was committed */
+		pl_table_row(t, (int64_t)i, (double)r->seen.steps / ns * 1e9,
+			     (int64_t)r->seen.steps, (int64_t)r->seen.commits,
+			     (double)r->seen.samples / ns * 1e9, (double)r->computing_ns / ns,
+			     (double)r->waiting_ns / ns, (double)r->sending_ns / ns,
+			     r->seen.staleness_mean, (int64_t)r->seen.staleness_max);
 	}
 }
 
-/* Of all steps, those since the last commits included, as run(1) counts. */
-static double all_samples(const struct pl_sim_servers *s)
+static double samples_per_s(const struct pl_sim_servers *s)
 {
 	double n = 0;
 
 	for (uint32_t i = 0; i < s->workers; i++)
-		n += (double)s->worker[i].samples;
-	return n;
+		n += (double)s->worker[i].seen.samples;
+	return n / fmax(1e-9, (double)s->end_ns / 1e9);
 }
 
 static void put_json(const struct pl_job *j, const struct pl_sim_servers *s,
@@ -56,7 +56,7 @@ static void put_json(const struct pl_job *j, const struct pl_sim_servers *s,
 	pl_json_int(w, "steps", (int64_t)s->steps);
 	pl_json_int(w, "samples", (int64_t)s->samples);
 	pl_json_int(w, "commits", (int64_t)s->commits);
-	pl_json_real(w, "samples_per_s", all_samples(s) / fmax(1e-9, seconds));
+	pl_json_real(w, "samples_per_s", samples_per_s(s));
 	pl_json_real(w, "heterogeneity", s->heterogeneity);
 	pl_json_key(w, "workers");
 	pl_table_json(t, w);
@@ -67,14 +67,12 @@ static void put_json(const struct pl_job *j, const struct pl_sim_servers *s,
 static void put_text(const struct pl_job *j, const struct pl_sim_servers *s,
 		     const struct pl_table *t, struct pl_writer *w)
 {
-	double seconds = (double)s->end_ns / 1e9, samples = all_samples(s);
-
 	pl_write_format(
 		w,
 		"policy %s, %u workers, H = %.3g: %llu steps of all in %.4g s, %.4g samples/s, "
 		"%llu commits\n\n",
-		j->policy, s->workers, s->heterogeneity, (unsigned long long)s->steps, seconds,
-		samples / fmax(1e-9, seconds), (unsigned long long)s->commits);
+		j->policy, s->workers, s->heterogeneity, (unsigned long long)s->steps,
+		(double)s->end_ns / 1e9, samples_per_s(s), (unsigned long long)s->commits);
 	pl_table_write(t, w, PL_TABLE_TEXT, NULL);
 }
 
