@@ -67,6 +67,8 @@ static int load_alone(const struct config *c, struct pl_input *i, int from, stru
 	struct pl_in *in = pl_inputs_open(i, err);
 	int rc;
 
+	if (from >= FROM_LAYERS)
+		in = pl_in_any(in, err);
 	if (!in)
 		return err->code;
 	if (from == FROM_OPGRAPH)

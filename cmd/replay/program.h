@@ -165,8 +165,10 @@ struct report {
 	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
 	bool planned;					     /* a plan changed the graph */
 	bool estimated; /* steps have replayed_lo and replayed_hi */
-	bool overlap;	/* steps overlap, as recorded or with the changes: the next three are mean
-			 * periods, else the same */
+	/* share of the predicted time whose operations have no interval */
+	double open_share;
+	bool overlap; /* steps overlap, as recorded or with the changes: the next three are mean
+		       * periods, else the same */
 	double recorded_step, replayed_step, predicted_step;
 	bool of_some_ranks; /* the changes are of some ranks, which may then be early */
 	double recorded_period, replayed_period; /* NAN: no two steps follow one another */

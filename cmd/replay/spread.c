@@ -10,7 +10,8 @@
 
 #include "program.h"
 
-#define GROUPS_MAX 48 /* names; the others are moved together */
+#define GROUPS_MAX 48  /* names; the others are moved together */
+#define OPEN	   0.5 /* of the predicted time: if more has no interval, the step has none */
 
 struct spread {
 	struct report *r;
@@ -31,6 +32,24 @@ bool has_predictions(const struct pl_graph *g)
 static const struct pl_shape *shape_of(const struct spread *s, size_t step)
 {
 	return &s->r->g.shape[s->r->g.step[step].shape];
+}
+
+/* Which share of the time, but for communication, has no interval. */
+static double open_share(const struct spread *s)
+{
+	double open = 0, all = 0;
+
+	for (size_t k = 0; k < s->r->g.n_steps; k++) {
+		const struct pl_shape *x = shape_of(s, k);
+
+		for (uint32_t i = 0; i < x->n_nodes && x->above; i++) {
+			if (pl_trace_kind_is_comm(x->kind[i]))
+				continue;
+			all += s->duration[k][i];
+			open += x->above[i] < 0 ? s->duration[k][i] : 0;
+		}
+	}
+	return all > 0 ? open / all : 0;
 }
 
 static int prepare(struct spread *s, struct pl_err *err)
@@ -54,6 +73,7 @@ static int prepare(struct spread *s, struct pl_err *err)
 				s->group[x->name[i]] = s->n_groups++;
 		}
 	}
+	s->r->open_share = open_share(s);
 	return pl_alloc(&s->moved, most, sizeof(*s->moved), err);
 }
 
@@ -129,7 +149,7 @@ static void use_squares(struct report *r, bool changed, double *const square[2])
 		r->step[n].replayed_lo = pl_max_i64(r->step[n].replayed - (pl_ns)llround(less), 0);
 		r->step[n].replayed_hi = r->step[n].replayed + (pl_ns)llround(more);
 	}
-	r->estimated = !changed;
+	r->estimated = !changed && r->open_share <= OPEN;
 	r->trust.less_ns = changed ? sum[0] : 0;
 	r->trust.more_ns = changed ? sum[1] : 0;
 }

@@ -165,6 +165,8 @@ static void judge_profiler(struct report *r)
 			r->compared ? "this comparison has in it" : "predictions leave out");
 }
 
+#define LITTLE_OPEN 0.02
+
 /* A comparison has no interval, so nothing is assumed there. */
 static void judge_one_step(struct report *r)
 {
@@ -172,11 +174,17 @@ static void judge_one_step(struct report *r)
 			   : has_predictions(&r->g) ? "the durations are predictions of one step"
 						    : "one complete step was recorded";
 
+	if (r->open_share >= LITTLE_OPEN)
+		because(&r->trust, TRUST_LOW,
+			"%.0f %% of the predicted time has no interval: the cost model was learned "
+			"without them (--no-intervals), or from too few measurements",
+			100 * r->open_share);
 	if (r->compared)
 		because(&r->trust, TRUST_MEDIUM, "%s: nothing says how much steps differ", what);
 	else
 		because(&r->trust, TRUST_MEDIUM,
-			"%s: how much steps differ is assumed (by %.0f %% of what a change saves)",
+			"%s: how much steps differ is not known; intervals of changes take %.0f %% "
+			"of what a change saves for it",
 			what, 100 * PL_SELFTEST_SCATTER);
 }
 

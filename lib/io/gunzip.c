@@ -364,7 +364,11 @@ struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_er
 
 struct pl_in *pl_in_open_any(const char *path, struct pl_err *err)
 {
-	struct pl_in *in = pl_in_open(path, err);
+	return pl_in_any(pl_in_open(path, err), err);
+}
+
+struct pl_in *pl_in_any(struct pl_in *in, struct pl_err *err)
+{
 	const uint8_t *p;
 	int64_t n;
 

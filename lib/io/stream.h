@@ -26,6 +26,8 @@ struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct p
 struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
 /* As pl_in_open(); gzip is inflated in this thread. */
 struct pl_in *pl_in_open_any(const char *path, struct pl_err *err);
+/* The same of an open input, which it takes; NULL: open failed. */
+struct pl_in *pl_in_any(struct pl_in *in, struct pl_err *err);
 void pl_in_close(struct pl_in *in); /* NULL is allowed */
 
 /*

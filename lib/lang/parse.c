@@ -421,6 +421,10 @@ static int too_much(struct parser *p, const struct pl_lang_word *w, struct pl_er
 	if (!near.distance && key_of_value(p->st, w->s))
 		snprintf(hint, sizeof(hint), "; did you mean %s=%.40s?", key_of_value(p->st, w->s),
 			 w->s);
+	if (!hint[0] && strchr(w->s, '\''))
+		snprintf(hint, sizeof(hint),
+			 "; a value with blanks stands in double quotes: "
+			 "key=\"'two words'*2\"");
 	return fail_here(p, w->column, err, "\"%.100s\" is too much here%s", w->s, hint);
 }
 

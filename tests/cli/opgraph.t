@@ -33,6 +33,9 @@ for n in g["shapes"][0]["nodes"]:
 status 0 "a table of operations" "$BIN/graph" -f opgraph -o net.graph net.csv
 "$BIN/graph" --no-provenance -f opgraph net.csv >forced.graph
 check "... which is known by its header" sh -c '"$BIN/graph" --no-provenance net.csv | cmp - forced.graph'
+gzip -c net.csv >net.csv.gz
+"$BIN/graph" --no-provenance -f opgraph net.csv.gz >net.gz.graph
+check "a compressed one" sh -c "'$BIN/graph' --no-provenance -f opgraph net.csv | cmp -s - net.gz.graph"
 status "2 3" "... and is no recording" "$BIN/replay" net.csv
 says 'net.csv: this is a table of operations.* graph --mode=train net.csv | predict ' "... which says what to do"
 status 0 "is a graph" "$BIN/graph" -O json net.graph
@@ -201,6 +204,12 @@ check "... with its interval" awk -F , 'NR == 2 { exit !($7 > 1.4 * $4 && $7 < 1
 "$BIN/graph" -f opgraph short.csv | "$BIN/predict" -q -m hosted.model -O graph -o model.graph
 "$BIN/replay" -q --no-worth -O csv --table=steps model.graph >model.table
 check "... which a model keeps" awk -F , 'FNR == 2 { v[++n] = $7 } END { print "# " v[1], v[2]; exit !(v[1] > 0.95 * v[2] && v[1] < 1.05 * v[2]) }' table model.table
+# long operations of that model have no interval, and short launches have one
+"$BIN/graph" -f opgraph long.csv | "$BIN/predict" -q -m hosted.model -O graph -o open.graph
+"$BIN/replay" -q --no-worth open.graph >out
+check "an interval of launches alone is none of the step" no grep -q 'interval [0-9]' out
+tr -s ' \n' ' ' <out >line
+holds line 'trust: low: [0-9]* % of the predicted time has no interval' "... and the trust says so"
 host_sheet '"Host_Launch_Low": 50'
 status 3 "an interval of nothing" "$BIN/predict" -m two.model --devices=hosted --device=dev -O graph short.graph
 says 'hosted/dev.json: Host_Launch is missing' "... is refused"

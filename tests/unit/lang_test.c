@@ -255,6 +255,7 @@ static void errors(void)
 		{ "pipeline schedule=1fb1\n", "not \"1fb1\"; did you mean 1f1b?" },
 		{ "pipeline stages 4\n", "column 10: pipeline: the value of stages is missing" },
 		{ "pipeline 4\n", "column 10: pipeline: \"4\" is too much here" },
+		{ "pipeline 'two words'*2\n", "a value with blanks stands in double quotes: key=" },
 		{ "pipeline ; 4\n", "column 10: pipeline: \";\" has no meaning here" },
 		{ "everything a b 4 ; 4\n", "column 20: everything: \"4\" behind the semicolon" },
 		{ "everything a b 4 ; alone\n", "everything: alone is missing behind \"alone\"" },
