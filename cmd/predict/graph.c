@@ -40,7 +40,7 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 	if (*device != PL_NONE)
 		return 0;
 	(void)pl_device_missing(&w->devices, name, &why);
-	return pl_fail(err, PL_EUSAGE, "--device=%s: %s", name, why.msg);
+	return pl_fail(err, PL_EDATA, "--device=%s: %s", name, why.msg);
 }
 
 static bool is_predicted(const struct pl_shape *x, uint32_t node)

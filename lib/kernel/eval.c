@@ -6,6 +6,7 @@
 #include "kernel/eval.h"
 
 #define SHAPE_PARTS 5
+#define MODEL_PARTS 20	 /* models that are left out one by one; more are left out in parts */
 #define FEW	    20	 /* measured operations that show a floor */
 #define SHORTEST    0.02 /* this share of them is shorter than the floor */
 
@@ -222,7 +223,7 @@ uint64_t pl_samples_shape(const struct pl_sample *x)
 static uint32_t fold_of(const struct pl_sample *x, enum pl_eval_by by)
 {
 	return by == PL_EVAL_DEVICE  ? x->device
-	       : by == PL_EVAL_MODEL ? x->model
+	       : by == PL_EVAL_MODEL ? x->model % MODEL_PARTS
 	       : by == PL_EVAL_OP    ? x->k.op
 				     : (uint32_t)((pl_samples_shape(x) >> 32) % SHAPE_PARTS);
 }
@@ -271,7 +272,7 @@ int pl_kernel_cross(const struct pl_samples *s, enum pl_eval_by by,
 		    struct pl_err *err)
 {
 	uint32_t folds = by == PL_EVAL_DEVICE  ? (uint32_t)s->devices.n
-			 : by == PL_EVAL_MODEL ? s->model.n
+			 : by == PL_EVAL_MODEL ? (uint32_t)pl_min_size(s->model.n, MODEL_PARTS)
 			 : by == PL_EVAL_OP    ? s->op.n
 					       : SHAPE_PARTS;
 	struct cross c = { 0 };

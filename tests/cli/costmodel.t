@@ -190,6 +190,18 @@ check "intervals hold most of them" below 80 "$(mean cross.csv 9)"
 status 0 "--cross shape" p --cross shape --no-intervals --schema=neusight one.csv
 status 0 "--cross op" p --cross op --no-intervals --schema=neusight one.csv
 holds out "$((2 * rows)) measurements of unknown operations have no prediction" "relu says how long tanh takes, but nothing bmm"
+cat >models.schema <<'END'
+paceline-schema 1
+operation op
+latency ms unit=us
+device from=file
+model column=net
+op relu family=elementwise elements=n
+END
+awk 'BEGIN { print "op,ms,net,n"; for (i = 0; i < 500; i++) printf "relu,%.3f,net%d,%d\n", 10 + i / 5, i % 25, 1000 * (i + 1) }' >one_models.csv
+mkdir -p models && mv one_models.csv models/one.csv
+status 0 "more models than are left out one by one" p --cross model --no-intervals --schema=models.schema -O csv models/one.csv
+check "... each of them is predicted" [ "$(grep -c '^model,net[0-9]*,20,' "$TMP/out")" = 25 ]
 status 3 "--cross model without models" p --cross model --no-intervals --schema=neusight one.csv
 says 'all operations are of one model' "it says so"
 
