@@ -122,7 +122,7 @@ check "... with an interval, and its price for a million samples" awk '
 holds "$TMP/out" '^Cheapest for a million samples: this[.]$' "... says which one is the cheapest"
 status 2 "... not for a price that is no number" "$SRC/samples/which-gpu" this.model sheets more.job this:cheap
 says 'the price of an hour is a number' "... which it says"
-status 2 "... nor without a data sheet" "$SRC/samples/which-gpu" this.model sheets more.job that
+status 3 "... nor without a data sheet" "$SRC/samples/which-gpu" this.model sheets more.job that
 says 'which-gpu: .*no data sheet of "that"; there are this' "... but names those there are"
 status 2 "... of none" "$SRC/samples/which-gpu" this.model sheets my.job
 if ! sanitized any; then # it measures: the same code, and times that mean nothing

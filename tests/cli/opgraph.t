@@ -277,7 +277,7 @@ status 2 "... not while a model is compared" "$BIN/predict" -m k.model --device=
 "$BIN/predict" --no-provenance -m k.model --device=dev -O graph relu.graph >named.graph
 status 0 "the device of a model of one" "$BIN/predict" --no-provenance -m k.model -O graph relu.graph
 check "... need not be named" cmp -s named.graph "$TMP/out"
-status 2 "a device without a sheet" "$BIN/predict" -m k.model --device=other -O graph relu.graph
+status 3 "a device without a sheet" "$BIN/predict" -m k.model --device=other -O graph relu.graph
 status 3 "a table in place of a graph" "$BIN/predict" -m k.model --device=dev -O graph relu.csv
 check "any call may fail" "$SRC/tests/fault/torture" -n 60 "$BIN/graph" -f opgraph net.csv
 check "... of predict too" "$SRC/tests/fault/torture" -n 60 "$BIN/predict" -m k.model --device=dev -O graph relu.graph
