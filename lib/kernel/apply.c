@@ -136,13 +136,13 @@ static void set_interval(struct applier *a, struct block *b, uint32_t device,
 	t->hi_ns = t->ns * e->high[bin];
 }
 
-/* The offset of an operation that has few samples. */
-static double beyond_family(const struct applier *a, const struct part *p,
-			    const struct pl_sample *x)
+/* The offset of an operation that has few samples; NULL. */
+static const double *beyond_family(const struct applier *a, const struct part *p,
+				   const struct pl_sample *x)
 {
-	uint32_t op = a->op[x->k.op];
-
-	return p->op == PL_NONE && op != PL_NONE && a->m->of_family ? a->m->of_family[op] : 0;
+	return p->op == PL_NONE && a->m->n_few
+		       ? pl_kernel_few(a->m, a->op[x->k.op], p->family, p->type)
+		       : NULL;
 }
 
 /* The times of a block, from what is learned. */
@@ -156,11 +156,10 @@ static void finish_block(struct applier *a, struct block *b)
 		struct pl_kernel_time *t = &a->out[b->at[i]];
 		uint32_t d = a->device[a->v[b->at[i]].device];
 		bool known = d != PL_NONE && !isnan(p->device_floor[d]);
-		double beyond;
+		const double *beyond = beyond_family(a, p, &a->v[b->at[i]]);
 
-		beyond = beyond_family(a, p, &a->v[b->at[i]]);
-		t->few = beyond != 0;
-		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) + beyond);
+		t->few = beyond != NULL;
+		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) + (beyond ? *beyond : 0));
 		t->ns = (a->m->learner->bounds ? t->floor_ns + t->ns : 1) * t->factor;
 		set_interval(a, b, known ? d : PL_NONE, t);
 	}

@@ -84,9 +84,12 @@ struct pl_kernel_model {
 	const struct kernel_learner *learner;
 	struct part *part;
 	size_t n_parts, cap_parts;
-	/* [operation]: of one without a part, log(measured / what the part of its family predicts);
-	 * 0: it was not measured. NULL: all 0. */
-	double *of_family;
+	struct pl_intern part_key; /* [part]: struct pl_kernel_key, to find it */
+	/* Operations that were measured, but have no part: [name, family and type]: log(measured /
+	 * what the part of the family predicts). */
+	struct pl_intern few_key;
+	double *few;
+	size_t n_few, cap_few;
 	struct spread known, other; /* of all parts together */
 	/* [device]: of one to which the model was adapted; n 0: none */
 	struct quantiles *adapted;
@@ -114,9 +117,21 @@ static inline double pl_part_bound(const struct part *p, const struct pl_physics
 
 int pl_kernel_lacks_rate(const struct pl_device *d, const struct pl_kernel *k, struct pl_err *err);
 
+/* What has a part, or an offset, of its own. Without padding: its bytes are what is looked for. */
+struct pl_kernel_key {
+	uint32_t op; /* into model.op; PL_NONE: of a family */
+	uint32_t family, type;
+};
+/* To the end of `keys`; false: it is there already. */
+int pl_kernel_add_key(struct pl_intern *keys, uint32_t op, unsigned family, unsigned type,
+		      bool *is_new, struct pl_err *err) PL_MUST;
 /* The part for an operation: of its name and type, else of its family and type; NULL. */
 const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, unsigned family,
 				  unsigned type);
+/* The offset of an operation from the part of its family; NULL: it was not measured, or has a part.
+ */
+const double *pl_kernel_few(const struct pl_kernel_model *m, uint32_t op, unsigned family,
+			    unsigned type);
 /* Errors on what the model did not see, for its intervals. */
 int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
 			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
