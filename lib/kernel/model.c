@@ -135,24 +135,30 @@ out:
 	return rc;
 }
 
-/* The rate of communication, which no data sheet has. */
+/*
+ * The rate of communication, which no data sheet has: the median of what long operations show. Of
+ * fewer than FEW long ones, all that operations take beyond the floor, by all their bytes: long
+ * messages count most, and a table of short ones alone shows next to nothing, or 0. Then the model
+ * is the floor.
+ */
 static int find_rate(struct fitter *f, struct part *p, struct pl_err *err)
 {
-	double *rate;
+	double *rate, beyond = 0, bytes = 0;
 	size_t n = 0;
 
 	if (!pl_kernel_is_comm(p->family))
 		return 0;
 	PL_CHECK(pl_alloc(&rate, f->n + 1, sizeof(*rate), err));
-	for (int long_ones = 1; long_ones >= 0 && !n; long_ones--)
-		for (size_t i = 0; i < f->n; i++) {
-			const struct pl_sample *x = &f->s->v[f->v[i]];
-			double floor_ns = pl_part_floor(p, x->device);
+	for (size_t i = 0; i < f->n; i++) {
+		const struct pl_sample *x = &f->s->v[f->v[i]];
+		double floor_ns = pl_part_floor(p, x->device), more = (double)x->ns - floor_ns;
 
-			if ((double)x->ns > (long_ones ? 4 : 1) * floor_ns)
-				rate[n++] = ((double)x->ns - floor_ns) / x->k.dim[0];
-		}
-	p->ns_per_byte = n ? pl_median_double(rate, n) : 1;
+		if (more > 3 * floor_ns)
+			rate[n++] = more / x->k.dim[0];
+		beyond += fmax(more, 0);
+		bytes += x->k.dim[0];
+	}
+	p->ns_per_byte = n >= FEW ? pl_median_double(rate, n) : beyond / bytes;
 	pl_free(rate);
 	return 0;
 }
@@ -239,15 +245,16 @@ static void find_ranges(struct fitter *f, struct part *p)
 {
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		p->dim[i] = (struct range){ INFINITY, -INFINITY };
-	p->bound = p->bandwidth = p->flops = (struct range){ INFINITY, -INFINITY };
+	p->bound = p->bandwidth = p->rate = (struct range){ INFINITY, -INFINITY };
 	for (size_t i = 0; i < f->n; i++) {
 		const struct pl_sample *x = &f->s->v[f->v[i]];
+		const struct pl_device *d = &f->s->devices.v[x->device];
 
 		for (int k = 0; k < PL_KERNEL_DIMS; k++)
 			widen(&p->dim[k], x->k.dim[k]);
 		widen(&p->bound, (double)f->bound[i] / pl_part_floor(p, x->device));
-		widen(&p->bandwidth, f->s->devices.v[x->device].bandwidth);
-		widen(&p->flops, f->s->devices.v[x->device].flops);
+		widen(&p->bandwidth, d->bandwidth);
+		widen(&p->rate, pl_part_rate(p, d, &f->m->rates));
 	}
 }
 

@@ -141,7 +141,7 @@ static void put_part(struct pl_buf *b, const struct pl_kernel_model *m, const st
 		put_range(b, p->dim[i]);
 	put_range(b, p->bound);
 	put_range(b, p->bandwidth);
-	put_range(b, p->flops);
+	put_range(b, p->rate);
 	put_spread(b, &p->known);
 	put_spread(b, &p->other);
 	pl_tiles_put(&p->tiles, b);
@@ -178,7 +178,7 @@ static int get_part(struct pl_cur *c, struct pl_kernel_model *m, struct part *p,
 		p->dim[i] = get_range(c);
 	p->bound = get_range(c);
 	p->bandwidth = get_range(c);
-	p->flops = get_range(c);
+	p->rate = get_range(c);
 	get_spread(c, &p->known);
 	get_spread(c, &p->other);
 	if (c->bad)

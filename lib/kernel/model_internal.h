@@ -65,14 +65,15 @@ struct part {
 	uint8_t family, type;
 	uint32_t n;	    /* samples */
 	double floor_ns;    /* of a device that was not measured */
-	double ns_per_byte; /* of communication */
+	double ns_per_byte; /* of communication; 0: nothing measured shows it */
 	double clocks;	    /* that a multiprocessor needs for a byte; operations that move bytes */
 	struct tiles tiles;
 	void *learned;	      /* of the model's learner */
 	double *device_floor; /* [device of the model]; NAN: not measured there */
 	double *offset;	      /* [device]: log(measured / learned); 0: unknown */
-	/* The least and the greatest measured value; `bound` is divided by the floor. */
-	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, flops;
+	/* The least and the greatest measured value; `bound` is divided by the floor, `rate` is
+	 * that of pl_part_rate(). */
+	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, rate;
 	/* On a measured device; on another. Of the part of a family: of operations that were not
 	 * measured. */
 	struct spread known, other;
@@ -105,8 +106,20 @@ static inline double pl_part_floor(const struct part *p, uint32_t device)
 
 static inline double pl_part_memory(const struct part *p, const struct pl_physics *x)
 {
-	return p->ns_per_byte > 0 ? x->memory_ns * p->ns_per_byte
-				  : hypot(x->memory_ns, p->clocks * x->request_ns);
+	return pl_kernel_is_comm(p->family) ? x->memory_ns * p->ns_per_byte
+					    : hypot(x->memory_ns, p->clocks * x->request_ns);
+}
+
+/* FLOP per ns of a device by which it is compared with those that were measured: of products what
+ * it sustains in their type; of others, which it does not bound, that in float32. */
+static inline double pl_part_rate(const struct part *p, const struct pl_device *d,
+				  const struct pl_rates *r)
+{
+	double peak;
+
+	return p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV
+		       ? pl_device_rate(d, p->type, r, &peak)
+		       : d->flops;
 }
 
 /* What the data sheet allows at least. */

@@ -152,6 +152,98 @@ static void test_types(void)
 	end(&b);
 }
 
+/* ---- rates and ranges ------------------------------------------------------------------------ */
+
+static struct pl_kernel reduced(double bytes)
+{
+	return (struct pl_kernel){ .family = PL_KERNEL_ALLREDUCE,
+				   .type = PL_KERNEL_FLOAT32,
+				   .dim = { bytes, 4, 4 } };
+}
+
+/* n messages of low to high bytes on alpha. */
+static void reduce(struct bench *b, double low, double high, double ns_per_byte, int n)
+{
+	for (int i = 0; i < n; i++) {
+		double bytes = pick(b, low, high);
+
+		measure(b, "allreduce", reduced(bytes), 0, 8000 + bytes * ns_per_byte);
+	}
+}
+
+static void of_bytes(const struct bench *b, double bytes, double ns, double tolerance)
+{
+	struct pl_kernel_time t = predict(b, "allreduce", reduced(bytes), &b->sheets, 0);
+	bool good = fabs(t.ns / ns - 1) <= tolerance;
+
+	if (!ok(good, "%.0f bytes take %.0f us", bytes, ns / 1e3))
+		printf("# %.1f us\n", t.ns / 1e3);
+}
+
+/* Messages whose launch takes longer than the message: no rate follows from them. */
+static void test_floor(void)
+{
+	struct bench b;
+
+	begin(&b);
+	reduce(&b, 1e3, 3e5, 0, 300);
+	if (learn(&b, false)) {
+		of_bytes(&b, 2e5, 8000, 1e-4);
+		of_bytes(&b, 3e8, 8000, 1e-4);
+	}
+	end(&b);
+	begin(&b); /* one of them was held up */
+	reduce(&b, 1e3, 3e5, 0, 300);
+	measure(&b, "allreduce", reduced(2000), 0, 60000);
+	if (learn(&b, false)) {
+		of_bytes(&b, 2e5, 8000, 0.1);
+	}
+	end(&b);
+	begin(&b); /* ten long ones among them show a rate, and so do many */
+	reduce(&b, 1e3, 1e4, 0.01, 100);
+	reduce(&b, 3e7, 3e8, 0.01, 10);
+	if (learn(&b, false))
+		of_bytes(&b, 1e8, 1e6, 0.1);
+	end(&b);
+	begin(&b);
+	reduce(&b, 1e3, 3e8, 0.01, 300);
+	if (learn(&b, false))
+		of_bytes(&b, 1e8, 1e6, 0.1);
+	end(&b);
+}
+
+/* A device between those that were measured, but for a rate of 16 bits far beyond theirs. */
+static void test_ranges(void)
+{
+	static const char fast[] = "{\"Mem_Bw\": 600, \"Num_Sm\": 64, \"SingleFLOPs\": 20000,"
+				   " \"HalfTensorFLOPs\": 2000000}";
+	static const char amid[] = "{\"Mem_Bw\": 600, \"Num_Sm\": 64, \"SingleFLOPs\": 20000,"
+				   " \"HalfTensorFLOPs\": 150000}";
+	static const struct pl_kernel product = { .family = PL_KERNEL_GEMM,
+						  .type = PL_KERNEL_FLOAT16,
+						  .dim = { 1, 1024, 1024, 1024 } };
+	struct pl_devices more = { .n = 0 };
+	struct pl_err err = { 0 };
+	struct pl_kernel_time t;
+	struct bench b;
+
+	begin(&b);
+	multiply(&b, "matmul", 200);
+	move(&b, "base", PL_KERNEL_FLOAT16, 1, 200);
+	if (add(&more, "fast", fast, &err) < 0 || add(&more, "amid", amid, &err) < 0)
+		abort();
+	if (learn(&b, false)) {
+		t = predict(&b, "matmul", product, &more, 0);
+		ok(t.flag == PL_KERNEL_EXTRAPOLATED, "a product beyond all measured rates");
+		t = predict(&b, "matmul", product, &more, 1);
+		ok(t.flag == PL_KERNEL_IN_RANGE, "one between them");
+		t = predict(&b, "base", moved(1e6, PL_KERNEL_FLOAT16), &more, 0);
+		ok(t.flag == PL_KERNEL_IN_RANGE, "what only moves bytes is in range");
+	}
+	pl_device_fini(&more);
+	end(&b);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 #define BLOCKS_MAX 16
@@ -316,6 +408,8 @@ static void test_names_behind(void)
 int main(void)
 {
 	test_types();
+	test_floor();
+	test_ranges();
 	test_names_behind();
 	return done_testing();
 }
