@@ -338,8 +338,8 @@ static int fit_part(struct fitter *f, struct part *p, struct pl_err *err)
 	for (unsigned k = 0; k < PL_FEATURES; k++) {
 		column[k] = f->x + k * f->n;
 		direction[k] = (int8_t)pl_kernel_feature_direction(p->family, k);
-		x.n_features += pl_kernel_feature_name(p->family, k) != NULL;
 	}
+	x.n_features = pl_kernel_n_features(p->family);
 	PL_CHECK(f->m->learner->fit(&x, &p->learned, err));
 	return find_offsets(f, p, err);
 }

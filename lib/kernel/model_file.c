@@ -184,7 +184,7 @@ static int get_part(struct pl_cur *c, struct pl_kernel_model *m, struct part *p,
 	if (c->bad)
 		return pl_record_get_short(err);
 	PL_CHECK(pl_tiles_get(c, &p->tiles, err));
-	PL_CHECK(m->learner->get(c, &p->learned, err));
+	PL_CHECK(m->learner->get(c, pl_kernel_n_features(p->family), &p->learned, err));
 	return c->bad ? pl_record_get_short(err) : 0;
 }
 
