@@ -32,7 +32,7 @@ struct ends {
 };
 struct block { /* operations of one part */
 	const struct part *part;
-	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, flops; /* in-range */
+	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, rate; /* in-range */
 	struct ends ends;
 	size_t n, at[BLOCK];
 	struct tile_query query[BLOCK];
@@ -63,14 +63,15 @@ static bool outside(const struct range *r, double v)
 	return v < r->low || v > r->high;
 }
 
-static bool is_extrapolated(const struct block *b, const struct pl_kernel *k,
-			    const struct pl_device *d, double bound, double floor_ns)
+static bool is_extrapolated(const struct block *b, const struct tile_query *q,
+			    const struct pl_rates *r, double bound, double floor_ns)
 {
 	bool out = outside(&b->bound, bound / floor_ns);
 
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
-		out |= outside(&b->dim[i], k->dim[i]);
-	return out || outside(&b->bandwidth, d->bandwidth) || outside(&b->flops, d->flops);
+		out |= outside(&b->dim[i], q->k->dim[i]);
+	return out || outside(&b->bandwidth, q->d->bandwidth) ||
+	       outside(&b->rate, pl_part_rate(b->part, q->d, r));
 }
 
 static int new_block(struct applier *a, const struct part *p, struct block **b, struct pl_err *err)
@@ -81,7 +82,7 @@ static int new_block(struct applier *a, const struct part *p, struct block **b, 
 		(*b)->dim[i] = tolerant(&p->dim[i]);
 	(*b)->bound = tolerant(&p->bound);
 	(*b)->bandwidth = tolerant(&p->bandwidth);
-	(*b)->flops = tolerant(&p->flops);
+	(*b)->rate = tolerant(&p->rate);
 	a->block[p - a->m->part] = *b;
 	return 0;
 }
@@ -113,9 +114,10 @@ static void begin_times(struct applier *a, struct block *b)
 		t->compute_ns = bounds.compute_ns;
 		t->memory_ns = pl_part_memory(p, &bounds);
 		t->ns = isnan(t->compute_ns) ? NAN : fmax(t->compute_ns, t->memory_ns);
-		t->flag = p->op == PL_NONE				 ? PL_KERNEL_UNKNOWN
-			  : is_extrapolated(b, k, d, t->ns, t->floor_ns) ? PL_KERNEL_EXTRAPOLATED
-									 : PL_KERNEL_IN_RANGE;
+		t->flag = p->op == PL_NONE ? PL_KERNEL_UNKNOWN
+			  : is_extrapolated(b, &b->query[i], &a->m->rates, t->ns, t->floor_ns)
+				  ? PL_KERNEL_EXTRAPOLATED
+				  : PL_KERNEL_IN_RANGE;
 		if (isnan(t->compute_ns))
 			a->lacks = pl_min_size(a->lacks, b->at[i]);
 	}
@@ -136,13 +138,13 @@ static void set_interval(struct applier *a, struct block *b, uint32_t device,
 	t->hi_ns = t->ns * e->high[bin];
 }
 
-/* The offset of an operation that has few samples. */
-static double beyond_family(const struct applier *a, const struct part *p,
-			    const struct pl_sample *x)
+/* The offset of an operation that has few samples; NULL. */
+static const double *beyond_family(const struct applier *a, const struct part *p,
+				   const struct pl_sample *x)
 {
-	uint32_t op = a->op[x->k.op];
-
-	return p->op == PL_NONE && op != PL_NONE && a->m->of_family ? a->m->of_family[op] : 0;
+	return p->op == PL_NONE && a->m->n_few
+		       ? pl_kernel_few(a->m, a->op[x->k.op], p->family, p->type)
+		       : NULL;
 }
 
 /* The times of a block, from what is learned. */
@@ -156,11 +158,10 @@ static void finish_block(struct applier *a, struct block *b)
 		struct pl_kernel_time *t = &a->out[b->at[i]];
 		uint32_t d = a->device[a->v[b->at[i]].device];
 		bool known = d != PL_NONE && !isnan(p->device_floor[d]);
-		double beyond;
+		const double *beyond = beyond_family(a, p, &a->v[b->at[i]]);
 
-		beyond = beyond_family(a, p, &a->v[b->at[i]]);
-		t->few = beyond != 0;
-		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) + beyond);
+		t->few = beyond != NULL;
+		t->factor = exp(b->y[i] + (known ? p->offset[d] : 0) + (beyond ? *beyond : 0));
 		t->ns = (a->m->learner->bounds ? t->floor_ns + t->ns : 1) * t->factor;
 		set_interval(a, b, known ? d : PL_NONE, t);
 	}

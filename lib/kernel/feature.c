@@ -57,6 +57,15 @@ const char *pl_kernel_feature_name(unsigned family, unsigned i)
 	return names[kind_of(family)][i];
 }
 
+uint32_t pl_kernel_n_features(unsigned family)
+{
+	uint32_t n = 0;
+
+	while (n < PL_FEATURES && pl_kernel_feature_name(family, n))
+		n++;
+	return n;
+}
+
 int pl_kernel_feature_direction(unsigned family, unsigned i)
 {
 	int kind = kind_of(family);

@@ -60,6 +60,7 @@ void pl_feature_logs(const double *v, size_t n, float *x);
 /* Names of features, and in which direction the time may go with them: 1, 0. */
 const char *pl_kernel_feature_name(unsigned family, unsigned i); /* NULL: unused */
 int pl_kernel_feature_direction(unsigned family, unsigned i);
+uint32_t pl_kernel_n_features(unsigned family); /* those before the first unused one */
 /* The product that a convolution computes. */
 struct pl_kernel pl_kernel_as_gemm(const struct pl_kernel *k);
 

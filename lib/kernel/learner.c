@@ -87,7 +87,19 @@ static void boost_put(const void *model, struct pl_buf *b)
 	pl_boost_put(model, b);
 }
 
-static int boost_get(struct pl_cur *c, void **model, struct pl_err *err)
+/* Does a tree use a feature from `first` on? */
+static bool uses(const struct pl_boost *m, uint32_t first)
+{
+	for (size_t i = 0; i < m->n_nodes; i++)
+		if (m->node[i].left && m->node[i].feature >= first)
+			return true;
+	for (uint32_t f = first; f < m->n_features; f++)
+		if (m->gain[f] > 0)
+			return true;
+	return false;
+}
+
+static int boost_get(struct pl_cur *c, uint32_t n_features, void **model, struct pl_err *err)
 {
 	struct pl_boost *m;
 	int rc;
@@ -95,7 +107,7 @@ static int boost_get(struct pl_cur *c, void **model, struct pl_err *err)
 	*model = NULL;
 	PL_CHECK(pl_alloc(&m, 1, sizeof(*m), err));
 	rc = pl_boost_get(c, m, err);
-	if (rc >= 0 && m->n_features != PL_FEATURES) {
+	if (rc >= 0 && (m->n_features != PL_FEATURES || uses(m, n_features))) {
 		pl_boost_fini(m);
 		rc = pl_fail(err, PL_EDATA, "the trees have other features");
 	}
@@ -135,9 +147,10 @@ static void no_put(const void *model, struct pl_buf *b)
 	(void)b;
 }
 
-static int no_get(struct pl_cur *c, void **model, struct pl_err *err)
+static int no_get(struct pl_cur *c, uint32_t n_features, void **model, struct pl_err *err)
 {
 	(void)c;
+	(void)n_features;
 	(void)err;
 	*model = NULL;
 	return 0;
@@ -266,12 +279,13 @@ static void nearest_put(const void *model, struct pl_buf *b)
 	}
 }
 
-static int nearest_get(struct pl_cur *c, void **model, struct pl_err *err)
+static int nearest_get(struct pl_cur *c, uint32_t n_features, void **model, struct pl_err *err)
 {
 	uint64_t n = pl_io_get_varint(c);
 	struct nearest *m;
 	int rc;
 
+	(void)n_features;
 	*model = NULL;
 	if (n > (uint64_t)(c->end - c->p) / (8 * (PL_FEATURES + 1)))
 		return pl_fail(err, PL_EDATA, "the nearest shapes are cut short");

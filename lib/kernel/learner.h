@@ -27,7 +27,8 @@ struct kernel_learner {
 	void (*importance)(const void *model, double *share);
 	void (*free)(void *model);
 	void (*put)(const void *model, struct pl_buf *b);
-	int (*get)(struct pl_cur *c, void **model, struct pl_err *err);
+	/* Of a family with so many features: what is learned may use no others. */
+	int (*get)(struct pl_cur *c, uint32_t n_features, void **model, struct pl_err *err);
 };
 /* By name; NULL: there is none. Name NULL: the usual one. */
 const struct kernel_learner *pl_kernel_learner(const char *name);

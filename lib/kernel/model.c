@@ -37,7 +37,9 @@ void pl_kernel_model_free(struct pl_kernel_model *m)
 		part_fini(m, &m->part[i]);
 	pl_free(m->part);
 	pl_free(m->adapted);
-	pl_free(m->of_family);
+	pl_intern_fini(&m->part_key);
+	pl_intern_fini(&m->few_key);
+	pl_free(m->few);
 	pl_device_fini(&m->devices);
 	pl_intern_fini(&m->op);
 	pl_free(m);
@@ -48,22 +50,41 @@ const struct pl_devices *pl_kernel_model_devices(const struct pl_kernel_model *m
 	return &m->devices;
 }
 
+int pl_kernel_add_key(struct pl_intern *keys, uint32_t op, unsigned family, unsigned type,
+		      bool *is_new, struct pl_err *err)
+{
+	const struct pl_kernel_key key = { op, family, type };
+	size_t before = keys->n;
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(keys, (const char *)&key, sizeof(key), &id, err));
+	*is_new = keys->n > before;
+	return 0;
+}
+
+static pl_id find_key(const struct pl_intern *keys, uint32_t op, unsigned family, unsigned type)
+{
+	const struct pl_kernel_key key = { op, family, type };
+
+	return pl_intern_find(keys, (const char *)&key, sizeof(key));
+}
+
 const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, unsigned family,
 				  unsigned type)
 {
-	const struct part *best = NULL;
+	pl_id at = find_key(&m->part_key, op, family, type);
 
-	for (size_t i = 0; i < m->n_parts; i++) {
-		const struct part *p = &m->part[i];
+	if (at == PL_NONE && op != PL_NONE)
+		at = find_key(&m->part_key, PL_NONE, family, type);
+	return at == PL_NONE ? NULL : &m->part[at];
+}
 
-		if (p->family != family || p->type != type)
-			continue;
-		if (p->op == op && op != PL_NONE)
-			return p;
-		if (p->op == PL_NONE)
-			best = p;
-	}
-	return best;
+const double *pl_kernel_few(const struct pl_kernel_model *m, uint32_t op, unsigned family,
+			    unsigned type)
+{
+	pl_id at = op == PL_NONE ? PL_NONE : find_key(&m->few_key, op, family, type);
+
+	return at == PL_NONE ? NULL : &m->few[at];
 }
 
 /* ---- samples of a part ------------------------------------------------------------------------
@@ -114,24 +135,30 @@ out:
 	return rc;
 }
 
-/* The rate of communication, which no data sheet has. */
+/*
+ * The rate of communication, which no data sheet has: the median of what long operations show. Of
+ * fewer than FEW long ones, all that operations take beyond the floor, by all their bytes: long
+ * messages count most, and a table of short ones alone shows next to nothing, or 0. Then the model
+ * is the floor.
+ */
 static int find_rate(struct fitter *f, struct part *p, struct pl_err *err)
 {
-	double *rate;
+	double *rate, beyond = 0, bytes = 0;
 	size_t n = 0;
 
 	if (!pl_kernel_is_comm(p->family))
 		return 0;
 	PL_CHECK(pl_alloc(&rate, f->n + 1, sizeof(*rate), err));
-	for (int long_ones = 1; long_ones >= 0 && !n; long_ones--)
-		for (size_t i = 0; i < f->n; i++) {
-			const struct pl_sample *x = &f->s->v[f->v[i]];
-			double floor_ns = pl_part_floor(p, x->device);
+	for (size_t i = 0; i < f->n; i++) {
+		const struct pl_sample *x = &f->s->v[f->v[i]];
+		double floor_ns = pl_part_floor(p, x->device), more = (double)x->ns - floor_ns;
 
-			if ((double)x->ns > (long_ones ? 4 : 1) * floor_ns)
-				rate[n++] = ((double)x->ns - floor_ns) / x->k.dim[0];
-		}
-	p->ns_per_byte = n ? pl_median_double(rate, n) : 1;
+		if (more > 3 * floor_ns)
+			rate[n++] = more / x->k.dim[0];
+		beyond += fmax(more, 0);
+		bytes += x->k.dim[0];
+	}
+	p->ns_per_byte = n >= FEW ? pl_median_double(rate, n) : beyond / bytes;
 	pl_free(rate);
 	return 0;
 }
@@ -218,15 +245,16 @@ static void find_ranges(struct fitter *f, struct part *p)
 {
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		p->dim[i] = (struct range){ INFINITY, -INFINITY };
-	p->bound = p->bandwidth = p->flops = (struct range){ INFINITY, -INFINITY };
+	p->bound = p->bandwidth = p->rate = (struct range){ INFINITY, -INFINITY };
 	for (size_t i = 0; i < f->n; i++) {
 		const struct pl_sample *x = &f->s->v[f->v[i]];
+		const struct pl_device *d = &f->s->devices.v[x->device];
 
 		for (int k = 0; k < PL_KERNEL_DIMS; k++)
 			widen(&p->dim[k], x->k.dim[k]);
 		widen(&p->bound, (double)f->bound[i] / pl_part_floor(p, x->device));
-		widen(&p->bandwidth, f->s->devices.v[x->device].bandwidth);
-		widen(&p->flops, f->s->devices.v[x->device].flops);
+		widen(&p->bandwidth, d->bandwidth);
+		widen(&p->rate, pl_part_rate(p, d, &f->m->rates));
 	}
 }
 
@@ -310,8 +338,8 @@ static int fit_part(struct fitter *f, struct part *p, struct pl_err *err)
 	for (unsigned k = 0; k < PL_FEATURES; k++) {
 		column[k] = f->x + k * f->n;
 		direction[k] = (int8_t)pl_kernel_feature_direction(p->family, k);
-		x.n_features += pl_kernel_feature_name(p->family, k) != NULL;
 	}
+	x.n_features = pl_kernel_n_features(p->family);
 	PL_CHECK(f->m->learner->fit(&x, &p->learned, err));
 	return find_offsets(f, p, err);
 }
@@ -319,8 +347,63 @@ static int fit_part(struct fitter *f, struct part *p, struct pl_err *err)
 /* ---- parts ------------------------------------------------------------------------------------
  */
 
-/* Samples of the operation (PL_NONE: of the family) and type into f->v. */
-static void list_samples(struct fitter *f, const bool *use, const struct part *p)
+/* Samples of one name, family and type, group by group. */
+struct groups {
+	struct pl_intern key; /* [group]: struct pl_kernel_key; in the order of their samples */
+	size_t *first;	      /* [group]: into v; and behind the last one its end */
+	uint32_t *v;	      /* numbers of samples */
+};
+
+static void groups_fini(struct groups *g)
+{
+	pl_intern_fini(&g->key);
+	pl_free(g->first);
+	pl_free(g->v);
+}
+
+static struct pl_kernel_key key_of(const struct groups *g, pl_id group)
+{
+	struct pl_kernel_key key;
+
+	memcpy(&key, g->key.str[group], sizeof(key));
+	return key;
+}
+
+static int find_groups(const struct pl_samples *s, const bool *use, struct groups *g,
+		       struct pl_err *err)
+{
+	pl_id *of = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&of, s->n + 1, sizeof(*of), err));
+	PL_TRY(pl_alloc(&g->v, s->n + 1, sizeof(*g->v), err));
+	for (size_t i = 0; i < s->n; i++) {
+		const struct pl_kernel *k = &s->v[i].k;
+		const struct pl_kernel_key key = { k->op, k->family, k->type };
+
+		of[i] = PL_NONE;
+		if ((!use || use[i]) && is_usable(&s->v[i]))
+			PL_TRY(pl_intern_add(&g->key, (const char *)&key, sizeof(key), &of[i],
+					     err));
+	}
+	PL_TRY(pl_alloc(&g->first, g->key.n + 2, sizeof(*g->first), err));
+	for (size_t i = 0; i < s->n; i++)
+		if (of[i] != PL_NONE)
+			g->first[of[i] + 2]++;
+	for (size_t k = 2; k < g->key.n + 2; k++)
+		g->first[k] += g->first[k - 1];
+	/* first[k + 1] moves from the beginning of group k to its end */
+	for (size_t i = 0; i < s->n; i++)
+		if (of[i] != PL_NONE)
+			g->v[g->first[of[i] + 1]++] = (uint32_t)i;
+	rc = 0;
+out:
+	pl_free(of);
+	return rc;
+}
+
+/* Samples of the family and type into f->v. */
+static void list_family(struct fitter *f, const bool *use, const struct part *p)
 {
 	size_t all = 0, every;
 
@@ -328,62 +411,60 @@ static void list_samples(struct fitter *f, const bool *use, const struct part *p
 		const struct pl_sample *x = &f->s->v[i];
 
 		if ((!use || use[i]) && is_usable(x) && x->k.family == p->family &&
-		    x->k.type == p->type && (p->op == PL_NONE || p->op == x->k.op))
+		    x->k.type == p->type)
 			f->v[all++] = (uint32_t)i;
 	}
-	every = p->op == PL_NONE ? (all + f->most - 1) / f->most : 1;
+	every = (all + f->most - 1) / f->most;
 	f->n = 0;
 	for (size_t i = 0; i < all; i += every ? every : 1)
 		f->v[f->n++] = f->v[i];
 }
 
-static int add_part(struct fitter *f, const bool *use, struct part p, struct pl_err *err)
+/* A part of the samples f->v. */
+static int add_part(struct fitter *f, uint32_t op, unsigned family, unsigned type,
+		    struct pl_err *err)
 {
+	struct part p = { .op = op, .family = (uint8_t)family, .type = (uint8_t)type };
 	struct pl_kernel_model *m = f->m;
+	bool is_new;
 
-	list_samples(f, use, &p);
-	if (f->n < (p.op == PL_NONE ? 1 : ENOUGH))
-		return 0;
 	PL_CHECK(pl_append(&m->part, &m->n_parts, &m->cap_parts, &p, sizeof(p), err));
+	PL_CHECK(pl_kernel_add_key(&m->part_key, op, family, type, &is_new, err));
 	return fit_part(f, &m->part[m->n_parts - 1], err);
 }
 
-/* Which operations, families and types there are. */
-static int add_parts(struct fitter *f, const bool *use, struct pl_err *err)
+static int add_family(struct fitter *f, const bool *use, const struct part *family,
+		      struct pl_err *err)
+{
+	list_family(f, use, family);
+	return f->n ? add_part(f, PL_NONE, family->family, family->type, err) : 0;
+}
+
+/* Of operations, in the order in which the samples have them, then of families and types. */
+static int add_parts(struct fitter *f, const bool *use, const struct groups *g, struct pl_err *err)
 {
 	bool family[PL_KERNEL_FAMILIES_][PL_KERNEL_TYPES_] = { { false } };
-	struct pl_intern seen = { 0 };
-	int rc = 0;
 
-	for (size_t i = 0; i < f->s->n && rc >= 0; i++) {
-		const struct pl_sample *x = &f->s->v[i];
-		const uint32_t key[3] = { x->k.op, x->k.family, x->k.type };
-		size_t before = seen.n;
-		pl_id id;
+	for (pl_id k = 0; k < g->key.n; k++) {
+		struct pl_kernel_key key = key_of(g, k);
 
-		if ((use && !use[i]) || !is_usable(x))
+		family[key.family][key.type] = true;
+		f->n = g->first[k + 1] - g->first[k];
+		if (f->n < ENOUGH)
 			continue;
-		family[x->k.family][x->k.type] = true;
-		rc = pl_intern_add(&seen, (const char *)key, sizeof(key), &id, err);
-		if (rc >= 0 && seen.n > before)
-			rc = add_part(f, use,
-				      (struct part){ .op = x->k.op,
-						     .family = x->k.family,
-						     .type = x->k.type },
-				      err);
+		memcpy(f->v, g->v + g->first[k], f->n * sizeof(*f->v));
+		PL_CHECK(add_part(f, key.op, key.family, key.type, err));
 	}
 	for (unsigned k = 0; k < PL_KERNEL_FAMILIES_; k++)
-		for (unsigned t = 0; t < PL_KERNEL_TYPES_ && rc >= 0; t++)
+		for (unsigned t = 0; t < PL_KERNEL_TYPES_; t++)
 			if (family[k][t])
-				rc = add_part(f, use,
-					      (struct part){ .op = PL_NONE,
-							     .family = (uint8_t)k,
-							     .type = (uint8_t)t },
-					      err);
-	pl_intern_fini(&seen);
-	if (rc >= 0 && !f->m->n_parts)
-		rc = pl_fail(err, PL_EDATA, "no operation with a latency is known to the schema");
-	return rc;
+				PL_CHECK(add_family(
+					f, use,
+					&(struct part){ .family = (uint8_t)k, .type = (uint8_t)t },
+					err));
+	return f->m->n_parts ? 0
+			     : pl_fail(err, PL_EDATA,
+				       "no operation with a latency is known to the schema");
 }
 
 /*
@@ -392,43 +473,47 @@ static int add_parts(struct fitter *f, const bool *use, struct pl_err *err)
  */
 #define PRIOR_SAMPLES 4
 
-static int find_few(struct fitter *f, const bool *use, struct pl_err *err)
+static int find_few(struct fitter *f, const struct groups *g, struct pl_err *err)
 {
 	struct pl_kernel_model *m = f->m;
 	struct pl_sample *v = NULL;
 	struct pl_kernel_time *t = NULL;
 	double *left = NULL;
-	size_t *n = NULL, *at = NULL, all = 0; /* samples of an operation, and where they begin */
+	size_t all = 0, at = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&n, m->op.n + 1, sizeof(*n), err));
-	PL_TRY(pl_alloc(&at, m->op.n + 1, sizeof(*at), err));
-	for (size_t i = 0; i < f->s->n; i++)
-		n[f->s->v[i].k.op] += (!use || use[i]) && is_usable(&f->s->v[i]);
-	for (pl_id op = 0; op < m->op.n; op++) {
-		at[op] = all;
-		all += n[op] < ENOUGH ? n[op] : 0;
+	for (pl_id k = 0; k < g->key.n; k++) {
+		size_t n = g->first[k + 1] - g->first[k];
+
+		all += n < ENOUGH ? n : 0;
 	}
 	PL_TRY(pl_alloc(&v, all + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&t, all + 1, sizeof(*t), err));
 	PL_TRY(pl_alloc(&left, all + 1, sizeof(*left), err));
-	for (size_t i = 0; i < f->s->n; i++) {
-		const struct pl_sample *x = &f->s->v[i];
+	for (pl_id k = 0; k < g->key.n; k++) {
+		bool few = g->first[k + 1] - g->first[k] < ENOUGH;
 
-		if (n[x->k.op] < ENOUGH && (!use || use[i]) && is_usable(x))
-			v[at[x->k.op]++] = *x;
+		for (size_t i = g->first[k]; few && i < g->first[k + 1]; i++)
+			v[at++] = f->s->v[g->v[i]];
 	}
 	PL_TRY(pl_kernel_apply(m, f->s, v, all, t, err));
-	PL_TRY(pl_alloc(&m->of_family, m->op.n + 1, sizeof(*m->of_family), err));
 	for (size_t i = 0; i < all; i++)
 		left[i] = log((double)v[i].ns / t[i].ns);
-	for (pl_id op = 0; op < m->op.n; op++)
-		if (n[op] && n[op] < ENOUGH)
-			m->of_family[op] = pl_median_double(left + at[op] - n[op], n[op]) *
-					   (double)n[op] / (double)(n[op] + PRIOR_SAMPLES);
+	at = 0;
+	for (pl_id k = 0; k < g->key.n; k++) {
+		size_t n = g->first[k + 1] - g->first[k];
+		struct pl_kernel_key key = key_of(g, k);
+		double by;
+		bool is_new;
+
+		if (n >= ENOUGH)
+			continue;
+		by = pl_median_double(left + at, n) * (double)n / (double)(n + PRIOR_SAMPLES);
+		at += n;
+		PL_TRY(pl_append(&m->few, &m->n_few, &m->cap_few, &by, sizeof(by), err));
+		PL_TRY(pl_kernel_add_key(&m->few_key, key.op, key.family, key.type, &is_new, err));
+	}
 out:
-	pl_free(n);
-	pl_free(at);
 	pl_free(v);
 	pl_free(t);
 	pl_free(left);
@@ -457,6 +542,7 @@ static int fit(const struct pl_samples *s, const bool *use, const struct pl_kern
 	       struct pl_err *err)
 {
 	struct fitter f = { .s = s, .o = o, .most = most };
+	struct groups g = { .first = NULL };
 	struct pl_kernel_model *m;
 	int rc;
 
@@ -475,20 +561,21 @@ static int fit(const struct pl_samples *s, const bool *use, const struct pl_kern
 	PL_TRY(pl_alloc(&f.x, s->n * PL_FEATURES + 1, sizeof(*f.x), err));
 	PL_TRY(pl_alloc(&f.y, s->n + 1, sizeof(*f.y), err));
 	PL_TRY(pl_alloc(&f.bound, s->n + 1, sizeof(*f.bound), err));
-	PL_TRY(only ? add_part(&f, use,
-			       (struct part){
-				       .op = PL_NONE, .family = only->family, .type = only->type },
-			       err)
-		    : add_parts(&f, use, err));
-	if (!only)
-		PL_TRY(find_few(&f, use, err));
-	if (o->intervals && !only)
+	if (only) {
+		rc = add_family(&f, use, only, err);
+		goto out;
+	}
+	PL_TRY(find_groups(s, use, &g, err));
+	PL_TRY(add_parts(&f, use, &g, err));
+	PL_TRY(find_few(&f, &g, err));
+	if (o->intervals)
 		rc = pl_kernel_find_intervals(m, s, use, o, err);
 out:
 	pl_free(f.v);
 	pl_free(f.x);
 	pl_free(f.y);
 	pl_free(f.bound);
+	groups_fini(&g);
 	if (rc < 0)
 		pl_kernel_model_free(m);
 	else

@@ -13,7 +13,7 @@
 #define B_FEWS	      PL_FOURCC('F', 'E', 'W', 'S')
 #define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
 #define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
-#define BLOCK_VERSION 3
+#define BLOCK_VERSION 4
 #define STRINGS_MAX   (1u << 20)
 #define DEVICES_MAX   4096
 
@@ -141,17 +141,17 @@ static void put_part(struct pl_buf *b, const struct pl_kernel_model *m, const st
 		put_range(b, p->dim[i]);
 	put_range(b, p->bound);
 	put_range(b, p->bandwidth);
-	put_range(b, p->flops);
+	put_range(b, p->rate);
 	put_spread(b, &p->known);
 	put_spread(b, &p->other);
 	pl_tiles_put(&p->tiles, b);
 	m->learner->put(p->learned, b);
 }
 
-static int get_part(struct pl_cur *c, const struct pl_kernel_model *m, struct part *p,
-		    struct pl_err *err)
+static int get_part(struct pl_cur *c, struct pl_kernel_model *m, struct part *p, struct pl_err *err)
 {
 	uint64_t op = pl_io_get_varint(c);
+	bool is_new;
 
 	p->op = op ? (uint32_t)(op - 1) : PL_NONE;
 	p->family = pl_io_get_u8(c);
@@ -162,6 +162,9 @@ static int get_part(struct pl_cur *c, const struct pl_kernel_model *m, struct pa
 	p->clocks = pl_io_get_f64(c);
 	if (op > m->op.n || p->family >= PL_KERNEL_FAMILIES_ || p->type >= PL_KERNEL_TYPES_)
 		return pl_fail(err, PL_EDATA, "a part is of an operation that is not known");
+	PL_CHECK(pl_kernel_add_key(&m->part_key, p->op, p->family, p->type, &is_new, err));
+	if (!is_new)
+		return pl_fail(err, PL_EDATA, "two parts are of the same operation");
 	if (!(p->floor_ns > 0 && p->floor_ns < 1e18 && p->ns_per_byte >= 0 &&
 	      p->ns_per_byte < 1e18 && p->clocks >= 0 && p->clocks < 1e6))
 		return pl_fail(err, PL_EDATA, "a floor or rate of a part is not above 0");
@@ -175,14 +178,48 @@ static int get_part(struct pl_cur *c, const struct pl_kernel_model *m, struct pa
 		p->dim[i] = get_range(c);
 	p->bound = get_range(c);
 	p->bandwidth = get_range(c);
-	p->flops = get_range(c);
+	p->rate = get_range(c);
 	get_spread(c, &p->known);
 	get_spread(c, &p->other);
 	if (c->bad)
 		return pl_record_get_short(err);
 	PL_CHECK(pl_tiles_get(c, &p->tiles, err));
-	PL_CHECK(m->learner->get(c, &p->learned, err));
+	PL_CHECK(m->learner->get(c, pl_kernel_n_features(p->family), &p->learned, err));
 	return c->bad ? pl_record_get_short(err) : 0;
+}
+
+/* ---- offsets ---------------------------------------------------------------------------------
+ */
+
+#define OFFSET_MAX 100 /* of a logarithm */
+
+static void put_few(struct pl_buf *b, const struct pl_kernel_model *m, size_t i)
+{
+	struct pl_kernel_key key;
+
+	memcpy(&key, m->few_key.str[i], sizeof(key));
+	pl_io_put_varint(b, key.op);
+	pl_io_put_u8(b, (uint8_t)key.family);
+	pl_io_put_u8(b, (uint8_t)key.type);
+	pl_io_put_f64(b, m->few[i]);
+}
+
+static int get_one_few(struct pl_cur *c, struct pl_kernel_model *m, struct pl_err *err)
+{
+	uint64_t op = pl_io_get_varint(c);
+	unsigned family = pl_io_get_u8(c), type = pl_io_get_u8(c);
+	double by = pl_io_get_f64(c);
+	bool is_new;
+
+	if (c->bad)
+		return pl_record_get_short(err);
+	if (op >= m->op.n || family >= PL_KERNEL_FAMILIES_ || type >= PL_KERNEL_TYPES_ ||
+	    !(fabs(by) < OFFSET_MAX))
+		return pl_fail(err, PL_EDATA, "the offset of an operation is not valid");
+	PL_CHECK(pl_kernel_add_key(&m->few_key, (uint32_t)op, family, type, &is_new, err));
+	if (!is_new)
+		return pl_fail(err, PL_EDATA, "two offsets are of the same operation");
+	return pl_append(&m->few, &m->n_few, &m->cap_few, &by, sizeof(by), err);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -218,10 +255,11 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 	PL_TRY(pl_container_writer_put(w, B_DEVS, BLOCK_VERSION, (uint32_t)m->devices.n, &b, err));
 	PL_TRY(pl_container_writer_put_strings(w, B_OPER, BLOCK_VERSION, &m->op, 0, STRINGS_MAX,
 					       err));
-	for (size_t i = 0; m->of_family && i < m->op.n; i++)
-		pl_io_put_f64(&b, m->of_family[i]);
-	if (m->of_family)
-		PL_TRY(pl_container_writer_put(w, B_FEWS, BLOCK_VERSION, m->op.n, &b, err));
+	for (size_t i = 0; i < m->n_few; i++)
+		put_few(&b, m, i);
+	if (m->n_few)
+		PL_TRY(pl_container_writer_put(w, B_FEWS, BLOCK_VERSION, (uint32_t)m->n_few, &b,
+					       err));
 	for (size_t i = 0; i < m->n_parts; i++) {
 		put_part(&b, m, &m->part[i]);
 		PL_TRY(pl_container_writer_put(w, B_PART, BLOCK_VERSION, 1, &b, err));
@@ -290,21 +328,19 @@ static int get_devices(void *arg, const struct pl_block *b, struct pl_cur *c, st
 
 static int get_ops(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
-	return pl_record_get_strings(c, b->count, &((struct reader *)arg)->m->op, err);
+	struct pl_kernel_model *m = ((struct reader *)arg)->m;
+
+	if (m->n_few || m->n_parts)
+		return pl_fail(err, PL_EDATA,
+			       "names of operations behind what is known of operations");
+	return pl_record_get_strings(c, b->count, &m->op, err);
 }
 
 static int get_few(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
-	struct pl_kernel_model *m = ((struct reader *)arg)->m;
-
-	if (m->of_family || b->count != m->op.n)
-		return pl_fail(err, PL_EDATA, "the offsets of operations are not valid");
-	PL_CHECK(pl_alloc(&m->of_family, m->op.n + 1, sizeof(*m->of_family), err));
-	for (uint32_t i = 0; i < b->count; i++) {
-		m->of_family[i] = pl_io_get_f64(c);
-		c->bad |= !(fabs(m->of_family[i]) < 100);
-	}
-	return c->bad ? pl_record_get_short(err) : 0;
+	for (uint32_t i = 0; i < b->count; i++)
+		PL_CHECK(get_one_few(c, ((struct reader *)arg)->m, err));
+	return 0;
 }
 
 static int add_part(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)

@@ -65,14 +65,15 @@ struct part {
 	uint8_t family, type;
 	uint32_t n;	    /* samples */
 	double floor_ns;    /* of a device that was not measured */
-	double ns_per_byte; /* of communication */
+	double ns_per_byte; /* of communication; 0: nothing measured shows it */
 	double clocks;	    /* that a multiprocessor needs for a byte; operations that move bytes */
 	struct tiles tiles;
 	void *learned;	      /* of the model's learner */
 	double *device_floor; /* [device of the model]; NAN: not measured there */
 	double *offset;	      /* [device]: log(measured / learned); 0: unknown */
-	/* The least and the greatest measured value; `bound` is divided by the floor. */
-	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, flops;
+	/* The least and the greatest measured value; `bound` is divided by the floor, `rate` is
+	 * that of pl_part_rate(). */
+	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, rate;
 	/* On a measured device; on another. Of the part of a family: of operations that were not
 	 * measured. */
 	struct spread known, other;
@@ -84,9 +85,12 @@ struct pl_kernel_model {
 	const struct kernel_learner *learner;
 	struct part *part;
 	size_t n_parts, cap_parts;
-	/* [operation]: of one without a part, log(measured / what the part of its family predicts);
-	 * 0: it was not measured. NULL: all 0. */
-	double *of_family;
+	struct pl_intern part_key; /* [part]: struct pl_kernel_key, to find it */
+	/* Operations that were measured, but have no part: [name, family and type]: log(measured /
+	 * what the part of the family predicts). */
+	struct pl_intern few_key;
+	double *few;
+	size_t n_few, cap_few;
 	struct spread known, other; /* of all parts together */
 	/* [device]: of one to which the model was adapted; n 0: none */
 	struct quantiles *adapted;
@@ -102,8 +106,20 @@ static inline double pl_part_floor(const struct part *p, uint32_t device)
 
 static inline double pl_part_memory(const struct part *p, const struct pl_physics *x)
 {
-	return p->ns_per_byte > 0 ? x->memory_ns * p->ns_per_byte
-				  : hypot(x->memory_ns, p->clocks * x->request_ns);
+	return pl_kernel_is_comm(p->family) ? x->memory_ns * p->ns_per_byte
+					    : hypot(x->memory_ns, p->clocks * x->request_ns);
+}
+
+/* FLOP per ns of a device by which it is compared with those that were measured: of products what
+ * it sustains in their type; of others, which it does not bound, that in float32. */
+static inline double pl_part_rate(const struct part *p, const struct pl_device *d,
+				  const struct pl_rates *r)
+{
+	double peak;
+
+	return p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV
+		       ? pl_device_rate(d, p->type, r, &peak)
+		       : d->flops;
 }
 
 /* What the data sheet allows at least. */
@@ -114,9 +130,21 @@ static inline double pl_part_bound(const struct part *p, const struct pl_physics
 
 int pl_kernel_lacks_rate(const struct pl_device *d, const struct pl_kernel *k, struct pl_err *err);
 
+/* What has a part, or an offset, of its own. Without padding: its bytes are what is looked for. */
+struct pl_kernel_key {
+	uint32_t op; /* into model.op; PL_NONE: of a family */
+	uint32_t family, type;
+};
+/* To the end of `keys`; false: it is there already. */
+int pl_kernel_add_key(struct pl_intern *keys, uint32_t op, unsigned family, unsigned type,
+		      bool *is_new, struct pl_err *err) PL_MUST;
 /* The part for an operation: of its name and type, else of its family and type; NULL. */
 const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, unsigned family,
 				  unsigned type);
+/* The offset of an operation from the part of its family; NULL: it was not measured, or has a part.
+ */
+const double *pl_kernel_few(const struct pl_kernel_model *m, uint32_t op, unsigned family,
+			    unsigned type);
 /* Errors on what the model did not see, for its intervals. */
 int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
 			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;

@@ -366,7 +366,7 @@ while at < len(data):
     raw = bytearray(zlib.decompress(data[at:at + n], 31))
     if raw[:4] == b"HEAD":
         raw[4] = 2
-    packed = data[at + 28:at + n - 8].replace(b"HEAD\x03", b"HEAD\x02")
+    packed = data[at + 28:at + n - 8].replace(b"HEAD\x04", b"HEAD\x02")
     out += data[at:at + 28] + packed + struct.pack("<II", zlib.crc32(bytes(raw)), len(raw))
     at += n
 open(sys.argv[2], "wb").write(out)
@@ -374,7 +374,7 @@ END
 if command -v python3 >/dev/null; then
 	"$BIN/predict" -q --devices=sheets --train --no-intervals --schema=neusight -u one.csv -o plain.model
 	check "a block of another version" python3 older.py plain.model older.model
-	refused "a model of another version" 3 'older.model: block 0 .*version 2, and this program reads 3: train it again' -m older.model one.csv
+	refused "a model of another version" 3 'older.model: block 0 .*version 2, and this program reads 4: train it again' -m older.model one.csv
 fi
 head -c 3000 k.model >cut.model
 refused "a model that is cut short" 3 'cut.model' -m cut.model one.csv
