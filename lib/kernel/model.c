@@ -37,6 +37,8 @@ void pl_kernel_model_free(struct pl_kernel_model *m)
 		part_fini(m, &m->part[i]);
 	pl_free(m->part);
 	pl_free(m->adapted);
+	pl_free(m->trained);
+	pl_free(m->trained_on);
 	pl_free(m->of_family);
 	pl_device_fini(&m->devices);
 	pl_intern_fini(&m->op);

@@ -248,6 +248,18 @@ check "and is below 10 %" below "$(mean after.csv)" 10
 check "intervals hold most of them" below 75 "$(mean after.csv 9)"
 p -m adapted.model three.csv >adapted.out
 check "other devices are as before" same adapted.out three.out
+p --adapt few.csv -m k.model --no-provenance -o once.model
+p --adapt few.csv -m once.model --no-provenance -o twice.model
+check "adapted again to the same measurements: the same model" cmp once.model twice.model
+awk 'NR == 1 || NR % 30 == 7' five.csv >other.few
+p --adapt other.few -m k.model --no-provenance -o other.model
+p --adapt few.csv -m other.model --no-provenance -o twice.model
+check "... and after others" cmp once.model twice.model
+awk 'NR == 1 || NR % 30 == 7' four.csv >other.few
+p --adapt other.few -m twice.model -o twice.model
+p -m twice.model slow.csv >twice.out
+p -m once.model slow.csv >once.out
+check "... and to another device: the first adaptation stays" same twice.out once.out
 cat few.csv >two.devices
 tail -n 3 one.csv >>two.devices
 status 2 "--adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
