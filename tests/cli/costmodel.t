@@ -260,6 +260,22 @@ p --adapt other.few -m twice.model -o twice.model
 p -m twice.model slow.csv >twice.out
 p -m once.model slow.csv >once.out
 check "... and to another device: the first adaptation stays" same twice.out once.out
+# intervals of rows that are known: a model of noisy rows, adapted to the same rows
+noisy() {
+	awk -F , -v seed="$1" 'BEGIN { OFS = ","; srand(seed) } NR > 1 { $2 *= exp(0.4 * (rand() + rand() + rand() - 1.5)) } { print }' "$2"
+}
+noisy 1 four.csv >noisy.csv
+measured four 9 $((rows / 2)) >fresh.exact
+noisy 2 fresh.exact >fresh.csv
+p --train --schema=neusight noisy.csv -o noisy.model
+status 0 "adapted to what it was trained with" p --adapt noisy.csv -m noisy.model -o seen.model
+p --eval -m seen.model -O csv fresh.csv >seen.csv
+check "... intervals hold nine of ten new rows" below 85 "$(mean seen.csv 9)"
+p -m noisy.model fresh.csv >noisy.out
+p -m seen.model fresh.csv >seen.out
+# a floor that changed may put a time into another range
+check "... and are not narrower than before, in the mean" awk -F , 'FNR > 1 { w[FILENAME] += log($11 / $10); n++ }
+	END { print "# " w["seen.out"] / n, w["noisy.out"] / n; exit !(n > 100 && w["seen.out"] > 0.99 * w["noisy.out"]) }' noisy.out seen.out
 cat few.csv >two.devices
 tail -n 3 one.csv >>two.devices
 status 2 "--adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
