@@ -4,6 +4,10 @@
  * Short operations show the floor, long ones how much slower or faster the device is than its data
  * sheet says. A part that was measured n times gets the median of its n errors, drawn towards that
  * of the whole device as if PRIOR errors more had it: few measurements move a part little.
+ *
+ * The floors and offsets of the training are kept. A second adaptation to the same device begins
+ * with them: medians drawn from medians would draw less and less, and the same measurements would
+ * count twice.
  */
 #include "kernel/model_internal.h"
 
@@ -32,6 +36,57 @@ static bool is_short(const struct adapt *a, size_t i)
 	return a->t[i].ns < 2 * a->t[i].floor_ns;
 }
 
+/* ---- what the training found ----------------------------------------------------------------- */
+
+int pl_kernel_find_trained(struct pl_kernel_model *m, struct pl_err *err)
+{
+	size_t n = m->devices.n;
+
+	pl_free(m->trained_on);
+	PL_CHECK(pl_alloc(&m->trained_on, n + 1, sizeof(*m->trained_on), err));
+	for (size_t k = 0; k < m->n_parts * n; k++)
+		m->trained_on[k % n] |= !isnan(m->trained[k].floor);
+	return 0;
+}
+
+/* Keep it, or make the levels of this device what they were. */
+static int begin_as_trained(struct pl_kernel_model *m, const char *device, struct pl_err *err)
+{
+	uint32_t d = pl_device_named(&m->devices, device);
+	size_t n = m->devices.n;
+
+	if (!m->trained) {
+		PL_CHECK(pl_alloc(&m->trained, m->n_parts * n + 1, sizeof(*m->trained), err));
+		for (size_t i = 0; i < m->n_parts; i++)
+			for (size_t k = 0; k < n; k++)
+				m->trained[i * n + k] = (struct level){ m->part[i].device_floor[k],
+									m->part[i].offset[k] };
+		return pl_kernel_find_trained(m, err);
+	}
+	for (size_t i = 0; i < m->n_parts && d != PL_NONE; i++) {
+		m->part[i].device_floor[d] = m->trained[i * n + d].floor;
+		m->part[i].offset[d] = m->trained[i * n + d].offset;
+	}
+	return 0;
+}
+
+/* The training has seen nothing of the device that is number `n`, and the last one. */
+static int add_trained(struct pl_kernel_model *m, size_t n, struct pl_err *err)
+{
+	struct level *more;
+
+	PL_CHECK(pl_alloc(&more, m->n_parts * (n + 1) + 1, sizeof(*more), err));
+	for (size_t i = 0; i < m->n_parts; i++) {
+		memcpy(more + i * (n + 1), m->trained + i * n, n * sizeof(*more));
+		more[i * (n + 1) + n] = (struct level){ NAN, 0 };
+	}
+	pl_free(m->trained);
+	m->trained = more;
+	return pl_kernel_find_trained(m, err);
+}
+
+/* ---- levels of the device -------------------------------------------------------------------- */
+
 /* Make room for one more device in each part. */
 static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err *err)
 {
@@ -56,6 +111,7 @@ static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err 
 			pl_free(p->offset);
 			p->offset = offset;
 		}
+		PL_CHECK(add_trained(m, n, err));
 	}
 	PL_CHECK(pl_alloc(&adapted, m->devices.n + 1, sizeof(*adapted), err));
 	if (m->adapted)
@@ -174,6 +230,7 @@ int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struc
 	PL_TRY(pl_alloc(&a.part, s->n + 1, sizeof(*a.part), err));
 	PL_TRY(pl_alloc(&a.error, s->n + 1, sizeof(*a.error), err));
 	PL_TRY(pl_alloc(&a.left, s->n + 1, sizeof(*a.left), err));
+	PL_TRY(begin_as_trained(m, s->devices.v[s->v[0].device].name, err));
 	PL_TRY(pl_kernel_apply(m, s, s->v, s->n, a.t, err));
 	for (size_t i = 0; i < s->n; i++) {
 		const struct pl_sample *x = &s->v[i];

@@ -236,32 +236,52 @@ struct quantiles pl_interval_of_others(const struct quantiles *shapes)
 	return (struct quantiles){ shapes->low - DEVICE, shapes->high + DEVICE, shapes->n };
 }
 
+/* From errors on what the training has not seen; n below LEAST: there is no interval. */
+static struct quantiles of_training(const struct pl_kernel_model *m, const struct part *p,
+				    bool known, unsigned bin)
+{
+	const struct quantiles *q = best_of(known ? &p->known : &p->other, bin);
+
+	if (!q && p->op == PL_NONE) /* of an operation that was not measured */
+		q = known ? &p->known.all : &p->other.all;
+	if (!q)
+		q = best_of(known ? &m->known : &m->other, bin);
+	if (q || known)
+		return q ? *q : m->known.all;
+	q = best_of(&p->known, bin);
+	return pl_interval_of_others(q ? q : &m->known.all);
+}
+
+/*
+ * Of a device that was only adapted to, the errors that the adaptation left count. The training may
+ * have seen the rows that it was adapted with: then these errors are those of rows that the trees
+ * know, which are too small. So of a device that the training knows the wider ends count.
+ */
+static struct quantiles of_device(const struct pl_kernel_model *m, const struct part *p,
+				  uint32_t device, unsigned bin)
+{
+	const struct quantiles *adapted = &m->adapted[device];
+	struct quantiles q;
+
+	if (!m->trained_on || !m->trained_on[device])
+		return *adapted;
+	q = of_training(
+		m, p, !isnan(m->trained[(size_t)(p - m->part) * m->devices.n + device].floor), bin);
+	if (q.n >= LEAST)
+		widen(&q, adapted);
+	return q;
+}
+
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,
 			unsigned bin, double *low, double *high)
 {
-	bool known = device != PL_NONE;
-	const struct quantiles *q = best_of(known ? &p->known : &p->other, bin);
-	double more = 0;
+	bool known = device != PL_NONE, adapted = known && m->adapted && m->adapted[device].n;
+	struct quantiles q = p->op != PL_NONE && adapted ? of_device(m, p, device, bin)
+							 : of_training(m, p, known, bin);
 
 	*low = *high = NAN;
-	if (!m->intervals)
+	if (!m->intervals || q.n < LEAST)
 		return;
-	if (p->op == PL_NONE) { /* of an operation that was not measured */
-		q = q ? q : known ? &p->known.all : &p->other.all;
-	} else if (known && m->adapted && m->adapted[device].n) {
-		q = &m->adapted[device];
-	}
-	if (!q)
-		q = best_of(known ? &m->known : &m->other, bin);
-	if (!q && !known) {
-		q = best_of(&p->known, bin);
-		q = q ? q : &m->known.all;
-		more = DEVICE;
-	}
-	if (!q)
-		q = &m->known.all;
-	if (q->n < LEAST)
-		return;
-	*low = exp(q->low - more);
-	*high = exp(q->high + more);
+	*low = exp(q.low);
+	*high = exp(q.high);
 }

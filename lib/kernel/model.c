@@ -40,6 +40,8 @@ void pl_kernel_model_free(struct pl_kernel_model *m)
 	pl_intern_fini(&m->part_key);
 	pl_intern_fini(&m->few_key);
 	pl_free(m->few);
+	pl_free(m->trained);
+	pl_free(m->trained_on);
 	pl_device_fini(&m->devices);
 	pl_intern_fini(&m->op);
 	pl_free(m);

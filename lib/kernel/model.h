@@ -52,8 +52,9 @@ int pl_kernel_apply(const struct pl_kernel_model *m, const struct pl_samples *s,
 /*
  * Adapt the model to a device of which a few operations were measured: the floors and offsets of
  * its parts follow from them; its intervals from what is left (from 20 operations on; before, those
- * of devices that were not measured). All samples are of one device. PL_EDATA: the model predicts
- * none of them.
+ * of devices that were not measured). It begins with what the training knows of the device, not
+ * with an earlier adaptation to it. All samples are of one device. PL_EDATA: the model predicts
+ * none of them. After a failure the model can only be freed.
  */
 int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s,
 		    struct pl_err *err) PL_MUST;

@@ -1,7 +1,7 @@
 /*
  * Cost models as files, paceline-costmodel(5): blocks HEAD (learner, schema, rates, intervals of
  * all parts), PROV, DEVS, OPER (names of operations), FEWS (offsets of operations without a part),
- * PART (each a part), TOTL.
+ * PART (each a part), TRND (what an adapted model was before), TOTL.
  */
 #include "io/blocks.h"
 #include "io/record.h"
@@ -12,6 +12,7 @@
 #define B_OPER	      PL_FOURCC('O', 'P', 'E', 'R')
 #define B_FEWS	      PL_FOURCC('F', 'E', 'W', 'S')
 #define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
+#define B_TRND	      PL_FOURCC('T', 'R', 'N', 'D')
 #define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
 #define BLOCK_VERSION 4
 #define STRINGS_MAX   (1u << 20)
@@ -222,6 +223,39 @@ static int get_one_few(struct pl_cur *c, struct pl_kernel_model *m, struct pl_er
 	return pl_append(&m->few, &m->n_few, &m->cap_few, &by, sizeof(by), err);
 }
 
+/* ---- the training of an adapted model -------------------------------------------------------- */
+
+static int put_trained(const struct pl_kernel_model *m, struct pl_container_writer *w,
+		       struct pl_buf *b, struct pl_err *err)
+{
+	if (!m->trained)
+		return 0;
+	for (size_t k = 0; k < m->n_parts * m->devices.n; k++) {
+		pl_io_put_f64(b, m->trained[k].floor);
+		pl_io_put_f64(b, m->trained[k].offset);
+	}
+	return pl_container_writer_put(w, B_TRND, BLOCK_VERSION, (uint32_t)m->n_parts, b, err);
+}
+
+static int get_trained(struct pl_kernel_model *m, const struct pl_block *b, struct pl_cur *c,
+		       struct pl_err *err)
+{
+	size_t n = m->n_parts * m->devices.n;
+
+	if (m->trained || b->count != m->n_parts)
+		return pl_fail(err, PL_EDATA,
+			       "what the model was before it was adapted is not valid");
+	PL_CHECK(pl_alloc(&m->trained, n + 1, sizeof(*m->trained), err));
+	for (size_t k = 0; k < n && !c->bad; k++) {
+		struct level *t = &m->trained[k];
+
+		t->floor = pl_io_get_f64(c);
+		t->offset = pl_io_get_f64(c);
+		c->bad |= t->floor <= 0 || isinf(t->floor) || !isfinite(t->offset);
+	}
+	return c->bad ? pl_record_get_short(err) : pl_kernel_find_trained(m, err);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 struct written {
@@ -264,6 +298,7 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 		put_part(&b, m, &m->part[i]);
 		PL_TRY(pl_container_writer_put(w, B_PART, BLOCK_VERSION, 1, &b, err));
 	}
+	PL_TRY(put_trained(m, w, &b, err));
 	pl_io_put_varint(&b, m->n_parts);
 	rc = pl_container_writer_put(w, B_TOTL, BLOCK_VERSION, 1, &b, err);
 out:
@@ -315,7 +350,7 @@ static int get_devices(void *arg, const struct pl_block *b, struct pl_cur *c, st
 	struct reader *r = arg;
 	struct pl_kernel_model *m = r->m;
 
-	if (r->devices || b->count > DEVICES_MAX || b->count > b->n)
+	if (r->devices || m->trained || b->count > DEVICES_MAX || b->count > b->n)
 		return pl_fail(err, PL_EDATA, "the list of devices is not valid");
 	r->devices = true;
 	PL_CHECK(pl_alloc(&m->adapted, b->count + 1, sizeof(*m->adapted), err));
@@ -350,13 +385,18 @@ static int add_part(void *arg, const struct pl_block *b, struct pl_cur *c, struc
 	struct part none = { 0 }, *p;
 
 	(void)b;
-	if (!r->devices)
-		return pl_fail(err, PL_EDATA, "a part before the devices");
+	if (!r->devices || m->trained)
+		return pl_fail(err, PL_EDATA, "a part before the devices, or behind the last one");
 	PL_CHECK(pl_append(&m->part, &m->n_parts, &m->cap_parts, &none, sizeof(none), err));
 	p = &m->part[m->n_parts - 1];
 	PL_CHECK(pl_alloc(&p->device_floor, m->devices.n + 1, sizeof(*p->device_floor), err));
 	PL_CHECK(pl_alloc(&p->offset, m->devices.n + 1, sizeof(*p->offset), err));
 	return get_part(c, m, p, err);
+}
+
+static int get_before(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	return get_trained(((struct reader *)arg)->m, b, c, err);
 }
 
 static int get_totals(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
@@ -371,9 +411,10 @@ static int get_totals(void *arg, const struct pl_block *b, struct pl_cur *c, str
 		       : 0;
 }
 
-static const struct pl_blocks_part parts[] = { { B_HEAD, get_head }, { B_DEVS, get_devices },
-					       { B_OPER, get_ops },  { B_FEWS, get_few },
-					       { B_PART, add_part }, { B_TOTL, get_totals } };
+static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },  { B_DEVS, get_devices },
+					       { B_OPER, get_ops },   { B_FEWS, get_few },
+					       { B_PART, add_part },  { B_TRND, get_before },
+					       { B_TOTL, get_totals } };
 static const struct pl_blocks_form form = { .what = "model",
 					    .remedy = "train it again",
 					    .kind = PL_KIND_MODEL,

@@ -78,6 +78,9 @@ struct part {
 	 * measured. */
 	struct spread known, other;
 };
+struct level {		      /* of a part on a device */
+	double floor, offset; /* as in struct part */
+};
 struct pl_kernel_model {
 	struct pl_devices devices;
 	struct pl_intern op;
@@ -94,6 +97,10 @@ struct pl_kernel_model {
 	struct spread known, other; /* of all parts together */
 	/* [device]: of one to which the model was adapted; n 0: none */
 	struct quantiles *adapted;
+	/* [part * devices.n + device]: what the training found, where another adaptation begins.
+	 * NULL: the model was not adapted. */
+	struct level *trained;
+	bool *trained_on; /* [device]: was it measured for the training? NULL like `trained` */
 	bool intervals;
 };
 
@@ -156,6 +163,8 @@ int pl_kernel_find_unknown(struct pl_kernel_model *m, const struct pl_samples *s
 int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
 			 const struct pl_kernel_fit_opts *o, const struct part *family, size_t most,
 			 struct pl_kernel_model **out, struct pl_err *err) PL_MUST;
+/* m->trained_on, from m->trained. */
+int pl_kernel_find_trained(struct pl_kernel_model *m, struct pl_err *err) PL_MUST;
 /* From n errors; reorders them. */
 struct quantiles pl_interval_quantiles(double *error, size_t n);
 /* For another device, if no device was left out: the quantiles of shapes, widened by a guess. */

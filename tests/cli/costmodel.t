@@ -260,6 +260,34 @@ check "and is below 10 %" below "$(mean after.csv)" 10
 check "intervals hold most of them" below 75 "$(mean after.csv 9)"
 p -m adapted.model three.csv >adapted.out
 check "other devices are as before" same adapted.out three.out
+p --adapt few.csv -m k.model --no-provenance -o once.model
+p --adapt few.csv -m once.model --no-provenance -o twice.model
+check "adapted again to the same measurements: the same model" cmp once.model twice.model
+awk 'NR == 1 || NR % 30 == 7' five.csv >other.few
+p --adapt other.few -m k.model --no-provenance -o other.model
+p --adapt few.csv -m other.model --no-provenance -o twice.model
+check "... and after others" cmp once.model twice.model
+awk 'NR == 1 || NR % 30 == 7' four.csv >other.few
+p --adapt other.few -m twice.model -o twice.model
+p -m twice.model slow.csv >twice.out
+p -m once.model slow.csv >once.out
+check "... and to another device: the first adaptation stays" same twice.out once.out
+# intervals of rows that are known: a model of noisy rows, adapted to the same rows
+noisy() {
+	awk -F , -v seed="$1" 'BEGIN { OFS = ","; srand(seed) } NR > 1 { $2 *= exp(0.4 * (rand() + rand() + rand() - 1.5)) } { print }' "$2"
+}
+noisy 1 four.csv >noisy.csv
+measured four 9 $((rows / 2)) >fresh.exact
+noisy 2 fresh.exact >fresh.csv
+p --train --schema=neusight noisy.csv -o noisy.model
+status 0 "adapted to what it was trained with" p --adapt noisy.csv -m noisy.model -o seen.model
+p --eval -m seen.model -O csv fresh.csv >seen.csv
+check "... intervals hold nine of ten new rows" below 85 "$(mean seen.csv 9)"
+p -m noisy.model fresh.csv >noisy.out
+p -m seen.model fresh.csv >seen.out
+# a floor that changed may put a time into another range
+check "... and are not narrower than before, in the mean" awk -F , 'FNR > 1 { w[FILENAME] += log($11 / $10); n++ }
+	END { print "# " w["seen.out"] / n, w["noisy.out"] / n; exit !(n > 100 && w["seen.out"] > 0.99 * w["noisy.out"]) }' noisy.out seen.out
 cat few.csv >two.devices
 tail -n 3 one.csv >>two.devices
 status 2 "--adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
