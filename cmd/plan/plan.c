@@ -176,7 +176,8 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 			&(struct pl_predictor_opts){ .model = c->model,
 						     .folder = (const char *const *)c->folder.v,
 						     .n_folders = c->folder.n,
-						     .device = c->device },
+						     .device = c->device,
+						     .log = &c->c.log },
 			&predictor, err));
 	pl_progress("fitting costs");
 	PL_TRY(pl_sim_fold_messages(g,

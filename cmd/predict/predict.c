@@ -195,20 +195,13 @@ static int read_model(struct work *w, struct pl_err *err)
 	return rc;
 }
 
-/* Those of the folders, then those of the model. */
 static int read_devices(struct work *w, struct pl_err *err)
 {
-	const struct pl_devices *more = w->model ? pl_kernel_model_devices(w->model) : NULL;
-
 	for (size_t i = 0; i < w->c->folder.n; i++)
 		PL_CHECK(pl_device_read(&w->devices, w->c->folder.v[i], err));
-	for (size_t i = 0; more && i < more->n; i++) {
-		uint32_t at;
-
-		if (pl_device_named(&w->devices, more->v[i].name) == PL_NONE)
-			PL_CHECK(pl_device_copy(&w->devices, &more->v[i], &at, err));
-	}
-	return 0;
+	return w->model ? pl_device_add_measured(&w->devices, pl_kernel_model_devices(w->model),
+						 &w->c->c.log, err)
+			: 0;
 }
 
 static int open_work(struct work *w, struct pl_err *err)

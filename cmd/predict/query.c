@@ -14,6 +14,7 @@ struct answer {
 	struct pl_writer out;
 	struct pl_samples s;	  /* of the block */
 	struct pl_kernel_time *t; /* (BLOCK) */
+	int64_t line[BLOCK];	  /* of each in its table */
 	size_t at[BLOCK + 1];	  /* where the text of each begins, and its end */
 	struct pl_writer text;	  /* what stands before the prediction */
 	struct pl_buf header;	  /* of the first table */
@@ -36,11 +37,23 @@ static void write_time(struct answer *a, const struct pl_kernel_time *t)
 	pl_write_char(&a->out, '\n');
 }
 
+static int apply(struct answer *a, struct pl_err *err)
+{
+	int rc = pl_kernel_apply(a->w->model, &a->s, a->s.v, a->s.n, a->t, err);
+	size_t i = 0;
+
+	if (rc != PL_EDATA)
+		return rc;
+	while (i < a->s.n && !isnan(a->t[i].compute_ns)) /* the first whose rate is not known */
+		i++;
+	return i < a->s.n ? pl_wrap(err, "line %lld", (long long)a->line[i]) : rc;
+}
+
 static int end_block(struct answer *a, struct pl_err *err)
 {
 	if (!a->s.n)
 		return 0;
-	PL_CHECK(pl_kernel_apply(a->w->model, &a->s, a->s.v, a->s.n, a->t, err));
+	PL_CHECK(apply(a, err));
 	a->at[a->s.n] = a->text.b.n;
 	for (size_t i = 0; i < a->s.n; i++) {
 		if (a->w->c->explain) {
@@ -106,6 +119,7 @@ static int on_measure(void *arg, const struct pl_measure *m, const struct pl_csv
 	struct answer *a = arg;
 
 	a->at[a->s.n] = a->text.b.n;
+	a->line[a->s.n] = m->line;
 	if (a->is_long) {
 		write_row(&a->text, raw);
 	} else {
@@ -129,14 +143,17 @@ static int answer_table(struct answer *a, const char *path, const char *device, 
 					   .header = on_header,
 					   .measure = on_measure };
 	struct pl_in *in = pl_in_open_any(path, err);
+	bool is_read;
 	int rc;
 
 	if (!in)
 		return err->code;
 	rc = pl_table_read(in, &o, err);
-	if (rc >= 0)
+	is_read = rc >= 0;
+	if (is_read)
 		rc = end_block(a, err);
-	else if (strncmp(err->msg, path, strlen(path)) != 0 && strcmp(path, "-") != 0)
+	if (rc < 0 && (!is_read || rc == PL_EDATA) && strncmp(err->msg, path, strlen(path)) != 0 &&
+	    strcmp(path, "-") != 0)
 		pl_wrap(err, "%s", path);
 	pl_in_close(in);
 	return rc;

@@ -73,7 +73,8 @@ int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
 			&(struct pl_predictor_opts){ .model = c->model,
 						     .folder = (const char *const *)c->folder.v,
 						     .n_folders = c->folder.n,
-						     .device = c->device },
+						     .device = c->device,
+						     .log = &c->c.log },
 			&x->predictor, err);
 out:
 	pl_buf_fini(&text);

@@ -63,22 +63,13 @@ static int read_model(struct pl_predictor *p, const char *path, struct pl_err *e
 	return rc;
 }
 
-/* Those of the folders, then those of the model. */
 static int read_sheets(struct pl_predictor *p, const struct pl_predictor_opts *o,
 		       struct pl_err *err)
 {
-	const struct pl_devices *more = pl_kernel_model_devices(p->model);
-
 	for (size_t i = 0; i < o->n_folders; i++)
 		PL_CHECK(pl_device_read(&p->sheets, o->folder[i], err));
-	for (size_t i = 0; i < more->n; i++) {
-		uint32_t at;
-
-		if (pl_device_named(&p->sheets, more->v[i].name) == PL_NONE)
-			PL_CHECK(pl_device_copy(&p->sheets, &more->v[i], &at, err));
-	}
 	p->devices = &p->sheets;
-	return 0;
+	return pl_device_add_measured(&p->sheets, pl_kernel_model_devices(p->model), o->log, err);
 }
 
 static int find_recorded(struct pl_predictor *p, const struct pl_predictor_opts *o,

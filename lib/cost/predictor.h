@@ -16,6 +16,7 @@ struct pl_predictor_opts {
 	size_t n_folders; /* of data sheets, besides those of the model */
 	/* The device of the recording; NULL: the one that the model was measured on. */
 	const char *device;
+	const struct pl_log *log; /* for warnings; NULL: none */
 };
 /* PL_EDATA: it is a model of tensor programs, or no model. PL_EUSAGE: there is no data sheet of the
  * device, or the model has several devices and none is named. */

@@ -19,9 +19,10 @@ const char *pl_kernel_flag_word(unsigned flag)
 int pl_kernel_lacks_rate(const struct pl_device *d, const struct pl_kernel *k, struct pl_err *err)
 {
 	return pl_fail(err, PL_EDATA,
-		       "the data sheet of %s does not say how fast it computes in %s "
+		       "%s%sthe data sheet of %s does not say how fast it computes in %s "
 		       "(HalfTensorFLOPs)",
-		       d->name, pl_kernel_type_word(k->type));
+		       d->file ? d->file : "", d->file ? ": " : "", d->name,
+		       pl_kernel_type_word(k->type));
 }
 
 /* Intervals by the time, of the device of which one was last asked for. */

@@ -35,25 +35,25 @@ enum member { /* of a data sheet */
 };
 static const struct {
 	const char *key;
-	double unit; /* 1 of it in our unit */
-	bool need;
+	double unit;	 /* 1 of it in our unit */
+	bool need, zero; /* it must be there; it may be 0 */
 } members[MEMBERS] = {
-	[MEMORY] = { "Dev_Mem", 1e9, false },
-	[BANDWIDTH] = { "Mem_Bw", 1, true },
-	[SMS] = { "Num_Sm", 1, true },
-	[LANES] = { "Core_Per_SM", 1, false },
-	[CLOCK] = { "Freq", 1e-3, false },
-	[FLOPS] = { "SingleFLOPs", 1, false },
-	[FLOPS_MATRIX] = { "SingleFLOPsMM", 1, false },
-	[FLOPS_VECTOR] = { "SingleFLOPsVEC", 1, false },
-	[HALF] = { "HalfTensorFLOPs", 1, false },
-	[L2] = { "L2Cache", 1048576, false },
-	[POWER] = { "Power", 1, false },
-	[CAPABILITY] = { "Capability", 1, false },
-	[IS_CPU] = { "CPU", 1, false },
-	[HOST] = { "Host_Launch", 1e3, false },
-	[HOST_LOW] = { "Host_Launch_Low", 1e3, false },
-	[HOST_HIGH] = { "Host_Launch_High", 1e3, false },
+	[MEMORY] = { "Dev_Mem", 1e9, false, false },
+	[BANDWIDTH] = { "Mem_Bw", 1, true, false },
+	[SMS] = { "Num_Sm", 1, true, false },
+	[LANES] = { "Core_Per_SM", 1, false, false },
+	[CLOCK] = { "Freq", 1e-3, false, false },
+	[FLOPS] = { "SingleFLOPs", 1, false, false },
+	[FLOPS_MATRIX] = { "SingleFLOPsMM", 1, false, false },
+	[FLOPS_VECTOR] = { "SingleFLOPsVEC", 1, false, false },
+	[HALF] = { "HalfTensorFLOPs", 1, false, false },
+	[L2] = { "L2Cache", 1048576, false, false },
+	[POWER] = { "Power", 1, false, false },
+	[CAPABILITY] = { "Capability", 1, false, false },
+	[IS_CPU] = { "CPU", 1, false, true },
+	[HOST] = { "Host_Launch", 1e3, false, false },
+	[HOST_LOW] = { "Host_Launch_Low", 1e3, false, false },
+	[HOST_HIGH] = { "Host_Launch_High", 1e3, false, false },
 };
 
 void pl_device_fini(struct pl_devices *d)
@@ -65,18 +65,19 @@ void pl_device_fini(struct pl_devices *d)
 
 /* ---- one data sheet -------------------------------------------------------------------------- */
 
-static int get_number(const struct pl_json *j, const char *key, double *v, struct pl_err *err)
+static int get_number(const struct pl_json *j, enum member k, double *v, struct pl_err *err)
 {
 	char text[64];
 
 	if (j->len < sizeof(text)) {
 		memcpy(text, j->text, j->len);
 		text[j->len] = '\0';
-		if (pl_decimal(text, v) && *v > 0)
+		if (pl_decimal(text, v) && (*v > 0 || (members[k].zero && *v == 0)))
 			return 0;
 	}
-	return pl_fail(err, PL_EDATA, "%s must be a number above 0, not %.*s", key,
-		       (int)pl_min_size(j->len, 40), j->text);
+	return pl_fail(err, PL_EDATA, "%s must be a number %s, not %.*s", members[k].key,
+		       members[k].zero ? "from 0 on" : "above 0", (int)pl_min_size(j->len, 40),
+		       j->text);
 }
 
 static int get_text(struct pl_devices *d, const struct pl_json *j, char **out, struct pl_err *err)
@@ -124,7 +125,7 @@ static int get_members(struct pl_devices *d, struct pl_json *j, double *v, char 
 		if (k == MEMBERS)
 			PL_CHECK(get_text(d, j, title, err));
 		else
-			PL_CHECK(get_number(j, key, &v[k], err));
+			PL_CHECK(get_number(j, (enum member)k, &v[k], err));
 	}
 	if (t == PL_JSON_OBJECT_END && pl_json_next(j) != PL_JSON_END)
 		return pl_fail(err, PL_EDATA, "something follows the data sheet at byte %zu",
@@ -192,7 +193,7 @@ int pl_device_add(struct pl_devices *d, const char *name, const char *json, size
 	pl_device_board(x.title, &watts, &capability);
 	x.watts = or_else(v[POWER], watts);
 	x.capability = or_else(v[CAPABILITY], capability);
-	x.cpu = v[IS_CPU];
+	x.cpu = v[IS_CPU] > 0 ? v[IS_CPU] : NAN;
 	PL_CHECK(take_host(&x, v, err));
 	return pl_append(&d->v, &d->n, &d->cap, &x, sizeof(x), err);
 }
@@ -204,7 +205,9 @@ int pl_device_copy(struct pl_devices *d, const struct pl_device *x, uint32_t *at
 
 	copy.name = pl_arena_dup(&d->arena, x->name, strlen(x->name));
 	copy.title = pl_arena_dup(&d->arena, x->title, strlen(x->title));
-	if (!copy.name || !copy.title)
+	if (x->file)
+		copy.file = pl_arena_dup(&d->arena, x->file, strlen(x->file));
+	if (!copy.name || !copy.title || (x->file && !copy.file))
 		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
 	*at = (uint32_t)d->n;
 	return pl_append(&d->v, &d->n, &d->cap, &copy, sizeof(copy), err);
@@ -227,6 +230,11 @@ static int read_sheet(struct pl_devices *d, const char *folder, const char *file
 	rc = n < 0 ? pl_fail_sys(err, "%s", path) : pl_device_add(d, name, text, (size_t)n, err);
 	if (rc == PL_EDATA)
 		pl_wrap(err, "%s", path);
+	if (rc >= 0) {
+		d->v[d->n - 1].file = pl_arena_dup(&d->arena, path, strlen(path));
+		if (!d->v[d->n - 1].file)
+			rc = pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
+	}
 	pl_free(text);
 	return rc;
 }
@@ -254,6 +262,69 @@ int pl_device_read(struct pl_devices *d, const char *folder, struct pl_err *err)
 	}
 	free(v);
 	return rc;
+}
+
+/* ---- those of a model ------------------------------------------------------------------------ */
+
+/* The first number of which times depend that is another one; NULL: none is. */
+static const char *difference(const struct pl_device *a, const struct pl_device *b)
+{
+	const struct {
+		enum member member;
+		double a, b;
+	} v[] = {
+		{ BANDWIDTH, a->bandwidth, b->bandwidth },
+		{ SMS, a->sms, b->sms },
+		{ FLOPS, a->flops, b->flops },
+		{ CLOCK, a->clock_ghz, b->clock_ghz },
+		{ HALF, a->half_flops, b->half_flops },
+		{ L2, a->l2_bytes, b->l2_bytes },
+		{ POWER, a->watts, b->watts },
+		{ IS_CPU, a->cpu, b->cpu },
+		{ CAPABILITY, a->capability, b->capability },
+	};
+
+	for (size_t i = 0; i < PL_LEN(v); i++)
+		if (isnan(v[i].a) ? !isnan(v[i].b) : v[i].a != v[i].b)
+			return members[v[i].member].key;
+	return NULL;
+}
+
+/* x becomes the sheet of the model, under its own names. */
+static void prefer(struct pl_device *x, const struct pl_device *measured, const struct pl_log *log)
+{
+	const char *other = difference(x, measured);
+	const struct pl_device own = *x;
+
+	if (other)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: its %s is not that of the data sheet in the model, which was measured "
+		       "on %s: that of the model counts",
+		       x->file ? x->file : x->name, other, x->name);
+	*x = *measured;
+	x->name = own.name;
+	x->title = own.title;
+	x->file = own.file;
+	if (isnan(own.host_ns))
+		return;
+	x->host_ns = own.host_ns;
+	x->host_low_ns = own.host_low_ns;
+	x->host_high_ns = own.host_high_ns;
+}
+
+int pl_device_add_measured(struct pl_devices *d, const struct pl_devices *measured,
+			   const struct pl_log *log, struct pl_err *err)
+{
+	for (size_t i = 0; i < measured->n; i++) {
+		const struct pl_device *x = &measured->v[i];
+		uint32_t at = pl_device_named(d, x->name);
+
+		if (at == PL_NONE)
+			PL_CHECK(pl_device_copy(d, x, &at, err));
+		else
+			prefer(&d->v[at], x, log);
+	}
+	return 0;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 struct pl_device {
 	char *name;			/* of the file, without ".json" */
 	char *title;			/* the member Device */
+	char *file;			/* that the sheet was read from; NULL: none */
 	double memory_bytes, bandwidth; /* bandwidth: bytes per ns */
 	double sms, lanes;		/* multiprocessors (cores of a CPU), lanes of each */
 	double clock_ghz;
@@ -43,6 +44,11 @@ int pl_device_add(struct pl_devices *d, const char *name, const char *json, size
 /* Add a copy. */
 int pl_device_copy(struct pl_devices *d, const struct pl_device *x, uint32_t *at,
 		   struct pl_err *err) PL_MUST;
+/* Add the data sheets of a model, by which it was measured. Where d has another one of that name,
+ * the model's counts, but for the launch of the host, of which nothing is learned; a warning names
+ * the file of the other. */
+int pl_device_add_measured(struct pl_devices *d, const struct pl_devices *measured,
+			   const struct pl_log *log, struct pl_err *err) PL_MUST;
 /* The device with that name or title, in which blanks, "-" and "_" are equal and case does not
  * matter; else the only one whose name or title ends with the word. PL_NONE: none, or several. */
 uint32_t pl_device_find(const struct pl_devices *d, const char *name);

@@ -44,7 +44,8 @@ struct pl_kernel_time {
 	/* the parts of ns: the launch, the greater bound, and the learned factor of the bound */
 	double floor_ns, compute_ns, memory_ns, factor;
 };
-/* Times of n operations; their names and devices are those of `s`. */
+/* Times of n operations; their names and devices are those of `s`. PL_EDATA: the data sheet of a
+ * device does not say how fast it computes; of such operations compute_ns is NAN. */
 int pl_kernel_apply(const struct pl_kernel_model *m, const struct pl_samples *s,
 		    const struct pl_sample *v, size_t n, struct pl_kernel_time *out,
 		    struct pl_err *err) PL_MUST;

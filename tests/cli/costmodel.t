@@ -306,6 +306,21 @@ status 0 "--explain of an operation" p --explain -m k.model one.query
 holds out '^  floor .* computing .* memory' "it shows the bounds"
 holds out 'tile [0-9]* x [0-9]*$' "and the tile"
 
+# ---- data sheets ---------------------------------------------------------------------------------------
+
+mkdir changed
+sed 's/"Mem_Bw": 400/"Mem_Bw": 4000/' sheets/one.json >changed/one.json
+sed 's/ "L2Cache"/ "CPU": 0, "L2Cache"/' sheets/five.json >changed/five.json
+sed 2q five.queries | sed 's/Test five/Test one/' >one.query
+p -m k.model one.query >own.out
+"$BIN/predict" -m k.model --devices=changed one.query >changed.out 2>err
+check "another data sheet of a device that was measured: the model's counts" same changed.out own.out
+check "... a warning says so, once" test "$(grep -c 'changed/one.json: its Mem_Bw is not that of' err)" = 1
+"$BIN/predict" -m k.model --devices=sheets one.query >changed.out 2>err
+check "... not of the same data sheet" no test -s err
+"$BIN/predict" -m k.model --devices=changed --device=five five.queries >zero.out 2>/dev/null
+check "CPU: 0 is no CPU" same zero.out five.out
+
 # ---- bad input -----------------------------------------------------------------------------------------
 
 # refused NAME STATUS TEXT ARGUMENT...
@@ -427,6 +442,7 @@ says 'data sheet of three .*HalfTensorFLOPs' "it says so"
 p --train --no-intervals --schema=half.schema three/wide.csv -o half.model
 sed 's/three/four/' older/three.json >older/other.json
 status 3 "... and of a device that is asked for" "$BIN/predict" -q --devices=older -m half.model --device=four three/wide.csv
+says 'wide.csv: line 2: older/four.json: the data sheet of four .*float16 (HalfTensorFLOPs)' "... names the row and the sheet"
 echo 'relu,1e300,Test one,100,,,,100' | sed '1i OPName,Latency,Device,B,M,N,K,H' >bad.csv
 refused "a latency that no number can hold" 3 'line 2, column 2 (Latency): a latency of 1e+306 ns is out of range' --adapt bad.csv -m k.model -o bad.model
 awk 'NR < 4' one.csv | awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 *= 1000 } { print }' >bad.csv

@@ -244,6 +244,8 @@ static void test_device_errors(void)
 		{ "{\"Mem_Bw\": 1, \"Num_Sm\": 1}", "SingleFLOPs is missing" },
 		{ "{\"Mem_Bw\": 1, \"Num_Sm\": 1, \"Freq\": 1}", "SingleFLOPs is missing" },
 		{ "{\"Mem_Bw\": 0}", "Mem_Bw must be a number above 0, not 0" },
+		{ "{\"CPU\": -1}", "CPU must be a number from 0 on, not -1" },
+		{ "{\"CPU\": \"no\"}", "CPU must be a number from 0 on, not no" },
 		{ "{\"Mem_Bw\": -5}", "Mem_Bw must be a number above 0, not -5" },
 		{ "{\"Mem_Bw\": \"fast\"}", "Mem_Bw must be a number above 0, not fast" },
 		{ "{\"Mem_Bw\": null}", "Mem_Bw must be a number above 0" },
@@ -279,6 +281,69 @@ static void test_device_errors(void)
 	pl_device_fini(&d);
 }
 
+/* 0 is that it is none. */
+static void test_no_cpu(void)
+{
+	struct pl_devices d = { 0 };
+	struct pl_err err = { 0 };
+
+	ok(add(&d, "G", "{\"Mem_Bw\": 1, \"Num_Sm\": 1, \"SingleFLOPs\": 1, \"CPU\": 0}", &err) ==
+		   0,
+	   "a device that is no CPU %s", err.msg);
+	ok(d.n == 1 && !(d.v[0].cpu > 0), "is none");
+	ok(add(&d, "H", "{\"Mem_Bw\": 1, \"Num_Sm\": 1, \"SingleFLOPs\": 1, \"CPU\": 1}", &err) ==
+			   0 &&
+		   d.v[1].cpu == 1,
+	   "and one that is");
+	pl_device_fini(&d);
+}
+
+static struct {
+	int n;
+	char text[400];
+} said;
+
+static void hear(void *arg, enum pl_level level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	said.n++;
+	snprintf(said.text, sizeof(said.text), "%s", text);
+}
+
+/* Data sheets of a folder, and those by which a model was measured. */
+static void test_measured(void)
+{
+	static const char *const sheets[] = {
+		"{\"Mem_Bw\": 300, \"Num_Sm\": 58, \"SingleFLOPs\": 30300}",
+		"{\"Mem_Bw\": 3000, \"Num_Sm\": 58, \"SingleFLOPs\": 30300, \"Host_Launch\": 7}",
+		"{\"Mem_Bw\": 300, \"Num_Sm\": 58, \"SingleFLOPs\": 30300, \"Host_Launch\": 9,"
+		" \"Dev_Mem\": 80}",
+	};
+	const struct pl_log log = { .say = hear };
+	struct pl_devices d = { 0 }, model = { 0 };
+	struct pl_err err = { 0 };
+
+	ok(add(&model, "A", sheets[0], &err) == 0 && add(&model, "B", sheets[0], &err) == 0 &&
+		   add(&model, "C", sheets[0], &err) == 0 && add(&d, "B", sheets[2], &err) == 0 &&
+		   add(&d, "A", sheets[1], &err) == 0,
+	   "sheets %s", err.msg);
+	if (d.n == 2) {
+		d.v[1].file = pl_arena_dup(&d.arena, "sheets/A.json", strlen("sheets/A.json"));
+		ok(pl_device_add_measured(&d, &model, &log, &err) == 0, "and those of a model");
+		ok(d.n == 3 && !strcmp(d.v[1].name, "A") && !strcmp(d.v[2].name, "C"),
+		   "it adds one");
+		ok(d.v[1].bandwidth == 300, "another sheet of a device that was measured: the "
+					    "model's counts");
+		ok(said.n == 1 && strstr(said.text, "sheets/A.json: its Mem_Bw is not that"),
+		   "the file is named");
+		ok(d.v[1].host_ns == 7e3 && d.v[0].host_ns == 9e3,
+		   "the launch is that of the file");
+	}
+	pl_device_fini(&d);
+	pl_device_fini(&model);
+}
+
 static void write_text(const char *folder, const char *file, const char *text)
 {
 	char path[4096];
@@ -307,6 +372,7 @@ static void test_device_folder(void)
 	write_text(folder, "note.txt", "no sheet");
 	ok(pl_device_read(&d, folder, &err) == 0 && d.n == 2, "two sheets %s", err.msg);
 	ok(d.n == 2 && !strcmp(d.v[0].name, "a") && !strcmp(d.v[1].name, "b"), "in their order");
+	ok(d.n == 2 && strstr(d.v[1].file, "/b.json"), "of their files");
 	write_text(folder, "c.json", "{\"Mem_Bw\": 1}");
 	says(pl_device_read(&d, folder, &err), &err, "c.json: Num_Sm is missing",
 	     "file and member");
@@ -513,6 +579,8 @@ int main(void)
 	test_expr_deep();
 	test_devices();
 	test_device_errors();
+	test_no_cpu();
+	test_measured();
 	test_device_folder();
 	test_boards();
 	test_words();
