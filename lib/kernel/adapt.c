@@ -3,12 +3,16 @@
  *
  * Short operations show the floor, long ones how much slower or faster the device is than its data
  * sheet says. A part that was measured n times gets the median of its n errors, drawn towards that
- * of the whole device as if PRIOR errors more had it: few measurements move a part little.
+ * of the whole device as if PRIOR errors more had it: few measurements move a part little. Of k
+ * measured parts the median of the device is taken k / (k + 1) times: parts differ about as much as
+ * devices do, so what one operation shows holds half for the others.
  *
  * The floors and offsets of the training are kept. A second adaptation to the same device begins
  * with them: medians drawn from medians would draw less and less, and the same measurements would
  * count twice.
  */
+#include <math.h>
+
 #include "kernel/model_internal.h"
 
 #define PRIOR	     1.5
@@ -28,7 +32,8 @@ struct adapt {
 		double *v;
 		size_t n;
 	} * sorted;
-	double *room; /* of sorted[].v */
+	double *room;	 /* of sorted[].v */
+	size_t parts[2]; /* [short]: parts that have measurements */
 };
 
 static bool is_short(const struct adapt *a, size_t i)
@@ -182,10 +187,22 @@ static double median_error(const struct adapt *a, const struct sorted *g, size_t
 	return (g->v[low + (low >= gap)] + g->v[high + (high >= gap)]) / 2;
 }
 
+/* How many parts have such measurements. */
+static size_t measured_parts(const struct adapt *a, bool shorter)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->m->n_parts; i++)
+		n += a->sorted[2 * i + shorter].n > 0;
+	return n;
+}
+
 static double drawn(const struct adapt *a, size_t part, bool shorter, size_t but)
 {
 	size_t n, all;
-	double device = median_error(a, &a->sorted[2 * a->m->n_parts + shorter], but, &all);
+	double parts = (double)a->parts[shorter];
+	double device = median_error(a, &a->sorted[2 * a->m->n_parts + shorter], but, &all) *
+			parts / (parts + 1);
 	double own = median_error(a, &a->sorted[2 * part + shorter], but, &n);
 
 	return ((double)n * own + PRIOR * device) / ((double)n + PRIOR);
@@ -206,18 +223,24 @@ static void set_parts(struct adapt *a)
 	}
 }
 
-/* What each sample would be off if it had not been there. */
+/* What each sample would be off if it had not been there. Where most parts were not measured, their
+ * errors are those of a device that was not. */
 static void find_interval(struct adapt *a)
 {
+	const struct quantiles other =
+		a->m->other.all.n ? a->m->other.all : pl_interval_of_others(&a->m->known.all);
+	struct quantiles *q = &a->m->adapted[a->device];
 	double *left = a->left;
-	size_t n = 0;
+	size_t n = 0, parts = 0;
 
 	for (size_t i = 0; i < a->s->n; i++)
 		if (a->part[i] != SIZE_MAX)
 			left[n++] = a->error[i] - drawn(a, a->part[i], is_short(a, i), i);
-	a->m->adapted[a->device] = n >= ADAPT_ENOUGH   ? pl_interval_quantiles(left, n)
-				   : a->m->other.all.n ? a->m->other.all
-						       : pl_interval_of_others(&a->m->known.all);
+	for (size_t i = 0; i < a->m->n_parts; i++)
+		parts += a->sorted[2 * i].n + a->sorted[2 * i + 1].n > 0;
+	*q = n >= ADAPT_ENOUGH ? pl_interval_quantiles(left, n) : other;
+	if (2 * parts < a->m->n_parts && other.n)
+		*q = (struct quantiles){ fmin(q->low, other.low), fmax(q->high, other.high), q->n };
 }
 
 int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struct pl_err *err)
@@ -252,6 +275,8 @@ int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struc
 			       s->n));
 	PL_TRY(add_device(&a, &s->devices.v[s->v[0].device], err));
 	PL_TRY(sort_errors(&a, err));
+	a.parts[0] = measured_parts(&a, false);
+	a.parts[1] = measured_parts(&a, true);
 	find_interval(&a);
 	set_parts(&a);
 out:

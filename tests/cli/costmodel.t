@@ -251,12 +251,16 @@ check "a family of one operation: the factor of three that is guessed" awk -F , 
 
 # a device half as fast as its sheet says
 awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 = 2 * $2 } { print }' five.csv >slow.csv
-awk 'NR == 1 || NR % 30 == 2' slow.csv >few.csv
+awk 'NR == 1 || NR % 31 == 2' slow.csv >few.csv
+grep '^OPName\|^bmm' few.csv >few.bmm
 status 0 "adapted to a few measurements" p --adapt few.csv -m k.model -o adapted.model
 p --eval -m k.model -O csv slow.csv >before.csv
 p --eval -m adapted.model -O csv slow.csv >after.csv
 check "the mean error was above 40 %" below 40 "$(mean before.csv)"
 check "and is below 10 %" below "$(mean after.csv)" 10
+p --adapt few.bmm -m k.model -o bmm.model
+p --eval -m bmm.model -O csv slow.csv >bmm.csv
+check "one operation says half for the others" sh -c "awk -F , '\$1 == \"op\" && \$2 == \"softmax\" { exit !(\$4 > 0.2 && \$4 < 0.4) }' bmm.csv"
 check "intervals hold most of them" below 75 "$(mean after.csv 9)"
 p -m adapted.model three.csv >adapted.out
 check "other devices are as before" same adapted.out three.out
