@@ -116,6 +116,7 @@ done
 	printf 'engine ps\nranks 3\nsteps 20\npace 0 speed=200\npace 1 speed=200\npace 2 speed=400\npolicy dylu local-steps=12\n'
 } >last.job
 "$BIN/replay" -O json last.job >replay.json
+# shellcheck disable=SC2016  # an awk program
 check "steps behind the last commits do not count, as in run" awk '/^  "steps"/ { all = $2 + 0 } /"seconds"/ { s = $2 + 0 }
 	/^  "samples"/ { n = $2 + 0 } /^  "samples_per_s"/ { v = $2 + 0 } /^ .*"worker"/ { workers = 1 } workers && /"steps"/ { sum += $2 }
 	END { exit !(all > 0 && sum == all && v > 0.999 * n / s && v < 1.001 * n / s) }' replay.json

@@ -103,8 +103,8 @@ check "... and settings say it before the first number" sh -c "sed -n 2p '$TMP/d
 	grep -q '^# the sizes of all 3 tensors are estimated: every number of bytes below is a guess; record with '"
 "$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -o "$TMP/shares"
 status 0 "buckets by MiB of sizes that are shares of a known payload" "$BIN/replay" --no-worth --what-if 'bucket-mb 0.001' "$TMP/shares"
-tr -s ' \n' ' ' <"$TMP/out" >line
-holds line 'the sizes of 3 of 3 gradients are estimated' "... are not sure"
+tr -s ' \n' ' ' <"$TMP/out" >"$TMP/line"
+holds "$TMP/line" 'the sizes of 3 of 3 gradients are estimated' "... are not sure"
 { grad 10 '[100]' && reduce 1 30 100 float && grad 60 '[50]' && grad 70 '[50]' && reduce 2 80 200 float; } | rank
 is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 50:200:1:-"
 check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1
