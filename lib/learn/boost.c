@@ -621,10 +621,14 @@ void pl_boost_round(struct pl_boost *m)
 			most = fmax(most, fabs((double)m->node[i].value));
 	frexp(fmax(most, FLT_MIN) / limit, &exponent);
 	m->step = ldexp(1, exponent);
-	for (size_t i = 0; i < m->n_nodes; i++)
+	limit = floor((double)FLT_MAX / m->step);
+	for (size_t i = 0; i < m->n_nodes; i++) {
+		double v = nearbyint((double)m->node[i].value / m->step);
+
 		if (!m->node[i].left)
 			m->node[i].value = m->mean[i] =
-				(float)(nearbyint((double)m->node[i].value / m->step) * m->step);
+				(float)(fmax(-limit, fmin(limit, v)) * m->step);
+	}
 }
 
 /* ---- application ------------------------------------------------------------------------------
