@@ -748,8 +748,6 @@ class Contrastive(DDP):
 
     def backward(self, x, y):
         from torch.distributed.nn.functional import all_gather
-        if self.change == "slow-rank":      # as many to send as the others
-            x = torch.cat([x[:BATCH], x[:len(x) - BATCH]])
         mine = F.normalize(self.net(x), dim=-1)
         all_ = torch.cat(all_gather(mine[:BATCH // 2].contiguous()))
         target = torch.arange(len(mine)) % len(all_)

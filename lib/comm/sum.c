@@ -35,22 +35,13 @@ __attribute__((target("avx2"))) static void sum_wide(float *d, const float *a, c
 {
 	SUM_BODY(d, a, b, n);
 }
-
-static bool is_wide(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
 #else
 #define sum_wide sum_base
-static bool is_wide(void)
-{
-	return false;
-}
 #endif
 
 void pl_comm_sum(float *d, const float *a, const float *b, size_t n)
 {
-	if (is_wide())
+	if (pl_has_avx2())
 		sum_wide(d, a, b, n);
 	else
 		sum_base(d, a, b, n);

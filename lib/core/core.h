@@ -40,6 +40,15 @@ static inline int64_t pl_max_i64(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
 }
+/* Does the processor have vectors of 256 bits (AVX2)? All that have them have popcnt, too. */
+static inline bool pl_has_avx2(void)
+{
+#ifdef __x86_64__
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+#else
+	return false;
+#endif
+}
 /* Saturating sum and difference: times near 2^63 must not wrap. */
 int64_t pl_add_sat(int64_t a, int64_t b);
 int64_t pl_sub_sat(int64_t a, int64_t b);

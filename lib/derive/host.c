@@ -108,8 +108,9 @@ static bool updates_in(const struct range *range, const struct op *op)
 	return range && range->phase == PL_PH_OPTIMIZER && range->start >= op->start;
 }
 
-/* The phase of what operation `top` does itself at t, which may not decrease. Ranges say where a
- * thread prepares or finishes communication. */
+/* The phase of the work that operation `top` does itself at time t. It is that of the operation,
+ * unless a range says that the thread prepares or finishes communication, or updates parameters.
+ * No call may have an earlier t than the one before. */
 static uint8_t phase_at(struct flat *f, const struct op *top, pl_ns t)
 {
 	const struct range *range = pl_derive_range_at(&f->b->resource[f->res], &f->ranges, t);

@@ -32,8 +32,9 @@ struct adapt {
 		double *v;
 		size_t n;
 	} * sorted;
-	double *room;	 /* of sorted[].v */
-	size_t parts[2]; /* [short]: parts that have measurements */
+	double *room;	  /* of sorted[].v */
+	size_t parts[2];  /* [short]: parts that have measurements */
+	size_t all_parts; /* that have short or long ones */
 };
 
 static bool is_short(const struct adapt *a, size_t i)
@@ -187,14 +188,15 @@ static double median_error(const struct adapt *a, const struct sorted *g, size_t
 	return (g->v[low + (low >= gap)] + g->v[high + (high >= gap)]) / 2;
 }
 
-/* How many parts have such measurements. */
-static size_t measured_parts(const struct adapt *a, bool shorter)
+static void count_parts(struct adapt *a)
 {
-	size_t n = 0;
+	for (size_t i = 0; i < a->m->n_parts; i++) {
+		bool has[2] = { a->sorted[2 * i].n > 0, a->sorted[2 * i + 1].n > 0 };
 
-	for (size_t i = 0; i < a->m->n_parts; i++)
-		n += a->sorted[2 * i + shorter].n > 0;
-	return n;
+		a->parts[0] += has[0];
+		a->parts[1] += has[1];
+		a->all_parts += has[0] || has[1];
+	}
 }
 
 static double drawn(const struct adapt *a, size_t part, bool shorter, size_t but)
@@ -231,16 +233,17 @@ static void find_interval(struct adapt *a)
 		a->m->other.all.n ? a->m->other.all : pl_interval_of_others(&a->m->known.all);
 	struct quantiles *q = &a->m->adapted[a->device];
 	double *left = a->left;
-	size_t n = 0, parts = 0;
+	size_t n = 0;
 
 	for (size_t i = 0; i < a->s->n; i++)
 		if (a->part[i] != SIZE_MAX)
 			left[n++] = a->error[i] - drawn(a, a->part[i], is_short(a, i), i);
-	for (size_t i = 0; i < a->m->n_parts; i++)
-		parts += a->sorted[2 * i].n + a->sorted[2 * i + 1].n > 0;
-	*q = n >= ADAPT_ENOUGH ? pl_interval_quantiles(left, n) : other;
-	if (2 * parts < a->m->n_parts && other.n)
-		*q = (struct quantiles){ fmin(q->low, other.low), fmax(q->high, other.high), q->n };
+	*q = other;
+	if (n < ADAPT_ENOUGH)
+		return;
+	*q = pl_interval_quantiles(left, n);
+	if (2 * a->all_parts < a->m->n_parts)
+		pl_interval_widen(q, &other);
 }
 
 int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struct pl_err *err)
@@ -275,8 +278,7 @@ int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struc
 			       s->n));
 	PL_TRY(add_device(&a, &s->devices.v[s->v[0].device], err));
 	PL_TRY(sort_errors(&a, err));
-	a.parts[0] = measured_parts(&a, false);
-	a.parts[1] = measured_parts(&a, true);
+	count_parts(&a);
 	find_interval(&a);
 	set_parts(&a);
 out:

@@ -147,7 +147,7 @@ static size_t devices_used(const struct pl_samples *s, const bool *use, bool *th
 	return n;
 }
 
-static void widen(struct quantiles *to, const struct quantiles *q)
+void pl_interval_widen(struct quantiles *to, const struct quantiles *q)
 {
 	if (!q->n)
 		return;
@@ -166,10 +166,10 @@ static int end_fold(struct pl_kernel_model *m, struct errors *e, bool shapes, st
 
 		PL_CHECK(spread_of(&e[i], &one, err));
 		for (int b = 0; b < BINS; b++) {
-			widen(&to->bin[b], &one.bin[b]);
+			pl_interval_widen(&to->bin[b], &one.bin[b]);
 			e[i].n[b] = 0;
 		}
-		widen(&to->all, &one.all);
+		pl_interval_widen(&to->all, &one.all);
 	}
 	return 0;
 }
@@ -268,7 +268,7 @@ static struct quantiles of_device(const struct pl_kernel_model *m, const struct 
 	q = of_training(
 		m, p, !isnan(m->trained[(size_t)(p - m->part) * m->devices.n + device].floor), bin);
 	if (q.n >= LEAST)
-		widen(&q, adapted);
+		pl_interval_widen(&q, adapted);
 	return q;
 }
 

@@ -48,22 +48,13 @@ __attribute__((target("avx2"))) static void log_wide(const double *v, size_t n, 
 {
 	log_each(v, n, x);
 }
-
-static bool is_wide(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
 #else
 #define log_wide log_base
-static bool is_wide(void)
-{
-	return false;
-}
 #endif
 
 void pl_feature_logs(const double *v, size_t n, float *x)
 {
-	if (is_wide())
+	if (pl_has_avx2())
 		log_wide(v, n, x);
 	else
 		log_base(v, n, x);

@@ -138,10 +138,10 @@ out:
 }
 
 /*
- * The rate of communication, which no data sheet has: the median of what long operations show. Of
- * fewer than FEW long ones, all that operations take beyond the floor, by all their bytes: long
- * messages count most, and a table of short ones alone shows next to nothing, or 0. Then the model
- * is the floor.
+ * The rate of communication, which no data sheet has. At least FEW long operations show it: it is
+ * the median of theirs. Where there are fewer, it is the time of all operations beyond the floor,
+ * divided by all their bytes: long messages count most. A table of short messages alone gives a
+ * rate of about 0, and the model is the floor.
  */
 static int find_rate(struct fitter *f, struct part *p, struct pl_err *err)
 {

@@ -237,25 +237,6 @@ static int put_trained(const struct pl_kernel_model *m, struct pl_container_writ
 	return pl_container_writer_put(w, B_TRND, BLOCK_VERSION, (uint32_t)m->n_parts, b, err);
 }
 
-static int get_trained(struct pl_kernel_model *m, const struct pl_block *b, struct pl_cur *c,
-		       struct pl_err *err)
-{
-	size_t n = m->n_parts * m->devices.n;
-
-	if (m->trained || b->count != m->n_parts)
-		return pl_fail(err, PL_EDATA,
-			       "what the model was before it was adapted is not valid");
-	PL_CHECK(pl_alloc(&m->trained, n + 1, sizeof(*m->trained), err));
-	for (size_t k = 0; k < n && !c->bad; k++) {
-		struct level *t = &m->trained[k];
-
-		t->floor = pl_io_get_f64(c);
-		t->offset = pl_io_get_f64(c);
-		c->bad |= t->floor <= 0 || isinf(t->floor) || !isfinite(t->offset);
-	}
-	return c->bad ? pl_record_get_short(err) : pl_kernel_find_trained(m, err);
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 struct written {
@@ -394,9 +375,23 @@ static int add_part(void *arg, const struct pl_block *b, struct pl_cur *c, struc
 	return get_part(c, m, p, err);
 }
 
-static int get_before(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+static int get_trained(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
-	return get_trained(((struct reader *)arg)->m, b, c, err);
+	struct pl_kernel_model *m = ((struct reader *)arg)->m;
+	size_t n = m->n_parts * m->devices.n;
+
+	if (m->trained || b->count != m->n_parts)
+		return pl_fail(err, PL_EDATA,
+			       "what the model was before it was adapted is not valid");
+	PL_CHECK(pl_alloc(&m->trained, n + 1, sizeof(*m->trained), err));
+	for (size_t k = 0; k < n && !c->bad; k++) {
+		struct level *t = &m->trained[k];
+
+		t->floor = pl_io_get_f64(c);
+		t->offset = pl_io_get_f64(c);
+		c->bad |= t->floor <= 0 || isinf(t->floor) || !isfinite(t->offset);
+	}
+	return c->bad ? pl_record_get_short(err) : pl_kernel_find_trained(m, err);
 }
 
 static int get_totals(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
@@ -413,7 +408,7 @@ static int get_totals(void *arg, const struct pl_block *b, struct pl_cur *c, str
 
 static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },  { B_DEVS, get_devices },
 					       { B_OPER, get_ops },   { B_FEWS, get_few },
-					       { B_PART, add_part },  { B_TRND, get_before },
+					       { B_PART, add_part },  { B_TRND, get_trained },
 					       { B_TOTL, get_totals } };
 static const struct pl_blocks_form form = { .what = "model",
 					    .remedy = "train it again",

@@ -169,6 +169,8 @@ int pl_kernel_find_trained(struct pl_kernel_model *m, struct pl_err *err) PL_MUS
 struct quantiles pl_interval_quantiles(double *error, size_t n);
 /* For another device, if no device was left out: the quantiles of shapes, widened by a guess. */
 struct quantiles pl_interval_of_others(const struct quantiles *shapes);
+/* *to holds what both hold; a `q` of no errors changes nothing. */
+void pl_interval_widen(struct quantiles *to, const struct quantiles *q);
 /* The interval of a time that the part predicts, by that time; NAN: there is none.
  * bin: of the time. device: of the model, PL_NONE: it was not measured. */
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,

@@ -10,8 +10,7 @@ void pl_samples_fini(struct pl_samples *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* Most rows have the names of the row before, which *id and *at are of. */
-
+/* *id, and below *at, are those of the row before, because most rows have the same names. */
 static int own_name(struct pl_intern *t, const char *name, pl_id *id, struct pl_err *err)
 {
 	size_t len = strlen(name);

@@ -446,12 +446,13 @@ WIDE static void rank_wide(const struct flat_edges *e, const float *x, size_t st
 /* One digit of the leaves at[]. The instruction gives 0 where bit 7 is set. */
 WIDE static inline __m256i look_up(const uint8_t *digit, bool many, __m256i at)
 {
-	const __m256i above = _mm256_set1_epi8(0x70), below = _mm256_set1_epi8(16);
+	const __m256i to_low = _mm256_set1_epi8(0x70), to_high = _mm256_set1_epi8(16);
 
 	if (!many)
 		return _mm256_shuffle_epi8(table(digit), at);
-	return _mm256_or_si256(_mm256_shuffle_epi8(table(digit), _mm256_add_epi8(at, above)),
-			       _mm256_shuffle_epi8(table(digit + 16), _mm256_sub_epi8(at, below)));
+	return _mm256_or_si256(
+		_mm256_shuffle_epi8(table(digit), _mm256_add_epi8(at, to_low)),
+		_mm256_shuffle_epi8(table(digit + 16), _mm256_sub_epi8(at, to_high)));
 }
 
 WIDE static inline void add_wide(uint16_t *to, __m256i v)
@@ -482,18 +483,9 @@ WIDE static void apply_wide(const struct pl_boost_flat *f, const struct flat_tre
 			}
 	}
 }
-
-static bool is_wide(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
-}
 #else
 #define apply_wide apply_block
 #define rank_wide  rank_each
-static bool is_wide(void)
-{
-	return false;
-}
 #endif
 
 /* The predictions of a model for a block, y[0 .. n - 1]. */
@@ -519,7 +511,7 @@ static void apply_model(const struct pl_boost_flat *f, const struct flat_tree *t
 void pl_boost_apply_each(const struct pl_boost *m, size_t models, const struct pl_boost_flat *f,
 			 const float *x, size_t stride, size_t n, double *y)
 {
-	bool wide = is_wide();
+	bool wide = pl_has_avx2();
 	ranks block[COLUMNS];
 
 	if (f)

@@ -88,6 +88,8 @@ class Recorder:
         from time import time_ns
         self.clock, self.native = time_ns, get_native_id
         self.torch = torch
+        self.graph_task = getattr(torch._C, "_current_graph_task_id",
+                                  lambda: -1)
         self.undo = []
         self.begin()
 
@@ -462,13 +464,11 @@ class Recorder:
             self.event("optimizer", id(optimizer))
         register_optimizer_step_pre_hook(steps)
         register_optimizer_step_post_hook(stepped)
-        self.graph_task = getattr(torch._C, "_current_graph_task_id",
-                                  lambda: -1)
 
         def passes_back(old):
             def backward(*args, **kwargs):
                 result = old(*args, **kwargs)
-                if self.updated and self.graph_task() == -1:
+                if self.graph_task() == -1:
                     self.end_of_pass()
                 return result
             return backward

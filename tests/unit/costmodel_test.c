@@ -455,7 +455,7 @@ static void damage(struct pl_buf *b, uint64_t *seed)
 	int times = 1 + (int)(pl_rng_next(seed) % 3);
 
 	for (int i = 0; i < times && b->n; i++) {
-		/* the first bytes say most of what follows */
+		/* half of the changes are in the first bytes, which have the counts */
 		size_t among = pl_rng_next(seed) % 2 ? b->n : pl_min_size(b->n, 300);
 		size_t at = (size_t)(pl_rng_next(seed) % among);
 

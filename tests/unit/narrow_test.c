@@ -19,7 +19,6 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #include "kernel/logs.c"
 #undef LANES
-#define is_wide is_wide_for_trees
 #include "learn/flat.c"
 #undef pl_feature_logs
 
