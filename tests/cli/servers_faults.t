@@ -132,10 +132,20 @@ right() {
 	[ -s "ref.$policy.$steps.st" ] || "$run" -q -n 3 "$@" --set steps="$steps" --export="ref.$policy.$steps.st" tiny.job >out
 	check "... to the weights of training without a failure" close 2e-5 "ref.$policy.$steps.st" "$fault.$policy/end.st"
 }
-# fast LOG SAMPLES: in the last 1.5 s of the log nearly so many a second
+# fast LOG SAMPLES: nearly so many a second in the best 1.5 s of the second half of the log; other programs of the machine may
+# stop the workers at any time
 fast() {
 	awk -F , -v want="$2" 'NR > 1 && $4 != "" { t[++n] = $1; s[n] = $3 }
-		END { for (i = n; i > 1 && t[n] - t[i] < 1.5; i--); v = (s[n] - s[i]) / (t[n] - t[i]); print "# " v " samples/s"; exit v < 0.9 * want }' "$1"
+		END {
+			for (i = j = int(n / 2); j <= n; j++)
+				while (t[j] - t[i] >= 1.5) {
+					v = (s[j] - s[i]) / (t[j] - t[i])
+					best = v > best ? v : best
+					i++
+				}
+			print "# " best " samples/s"
+			exit best < 0.9 * want
+		}' "$1"
 }
 is_needing() {
 	case " $needing " in *" $policy "*) ;; *) return 1 ;; esac
