@@ -3,7 +3,8 @@
  *
  * Labels are log(ns / work). A model that is to be calibrated is first fitted FOLDS times without
  * some of the networks, and predicts their programs; from these errors follow the shift and the
- * interval of each operation.
+ * interval of each operation. When models are compared with what was left out, each of them is
+ * calibrated so, from what it learns from alone.
  */
 #include <math.h>
 
@@ -137,7 +138,9 @@ static int apply_fit(struct fit *f, const size_t *row, size_t n, double *y, stru
 	return 0;
 }
 
-/* y[i]: labels of the rows of fold[i] == k, by the others. */
+#define NO_FOLD PL_NONE /* of a row that no model sees */
+
+/* y[i]: labels of the rows of fold[i] == k, by those of other folds. */
 static int try_fold(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
 		    const uint32_t *fold, uint32_t k, double *y, struct pl_err *err)
 {
@@ -149,7 +152,7 @@ static int try_fold(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts
 	PL_TRY(pl_alloc(&use, s->n + 1, sizeof(*use), err));
 	PL_TRY(pl_alloc(&one, s->n + 1, sizeof(*one), err));
 	for (size_t i = 0; i < s->n; i++)
-		if (fold[i] != k)
+		if (fold[i] != k && fold[i] != NO_FOLD)
 			use[f.n++] = i;
 	n = f.n;
 	for (size_t i = 0; i < s->n; i++)
@@ -157,8 +160,8 @@ static int try_fold(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts
 			use[n++] = i;
 	f.use = use;
 	PL_TRY(fit_rows(&f, err));
-	PL_TRY(apply_fit(&f, use + f.n, s->n - f.n, one, err));
-	for (size_t i = f.n; i < s->n; i++)
+	PL_TRY(apply_fit(&f, use + f.n, n - f.n, one, err));
+	for (size_t i = f.n; i < n; i++)
 		y[use[i]] = one[i - f.n];
 out:
 	fit_fini(&f);
@@ -226,10 +229,10 @@ static int rows_by_op_init(struct rows_by_op *r, const pl_id *op, size_t n, size
 	return 0;
 }
 
-/* Errors of the rows that are not of the group `but` (PL_NONE: of all), by operation; the last
- * entry is of all. op: numbers of names in s, below n_ops. */
-static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *group, pl_id but,
-		     const pl_id *op, size_t n_ops, struct pl_tprog_errors *e, struct pl_err *err)
+/* Errors of the rows that have a label y (not NAN), by operation; the last entry is of all. op:
+ * numbers of names in s, below n_ops. */
+static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *op, size_t n_ops,
+		     struct pl_tprog_errors *e, struct pl_err *err)
 {
 	struct rows_by_op by = { .row = NULL };
 	double *v = NULL;
@@ -244,7 +247,7 @@ static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id 
 		for (size_t at = by.first[k]; at < by.first[k + 1]; at++) {
 			size_t i = by.row[at];
 
-			if (!isnan(y[i]) && group[i] != but)
+			if (!isnan(y[i]))
 				v[n++] = pl_tprog_unit(&s->v[i]) - y[i];
 		}
 		e[k] = errors_of(v + begin, n - begin);
@@ -287,41 +290,60 @@ static int renumber(const struct pl_tprog_set *s, const pl_id *name, pl_id *numb
 	return 0;
 }
 
-/* Networks are left out in FOLDS folds; with one network there are no errors. */
-static int find_errors(struct pl_tprog_model *m, const struct pl_tprog_set *s,
-		       const struct pl_tprog_fit_opts *o, struct pl_err *err)
+/* What errs by how much if groups of the rows that have a fold are left out, a FOLDSth of them at a
+ * time; with one group there are no errors. Changes fold[]. */
+static int find_errors(const struct pl_tprog_set *s, const pl_id *group,
+		       const struct pl_tprog_fit_opts *o, pl_id *fold, const pl_id *op,
+		       size_t n_ops, struct pl_tprog_errors *e, struct pl_err *err)
+{
+	pl_id *seen = NULL, groups = 0;
+	double *y = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&seen, s->names.n + 1, sizeof(*seen), err));
+	PL_TRY(pl_alloc(&y, s->n + 1, sizeof(*y), err));
+	for (size_t i = 0; i < s->n; i++) {
+		y[i] = NAN;
+		if (fold[i] == NO_FOLD)
+			continue;
+		if (!seen[group[i]])
+			seen[group[i]] = ++groups;
+		fold[i] = (seen[group[i]] - 1) % FOLDS;
+	}
+	groups = groups > 1 ? (pl_id)pl_min_size(groups, FOLDS) : 0;
+	for (pl_id k = 0; k < groups; k++) {
+		pl_progress("leaving out groups, %u of %u", k + 1, groups);
+		PL_TRY(try_fold(s, o, fold, k, y, err));
+	}
+	rc = calibrate(s, y, op, n_ops, e, err);
+out:
+	pl_free(seen);
+	pl_free(y);
+	return rc;
+}
+
+/* By networks. */
+static int calibrate_model(struct pl_tprog_model *m, const struct pl_tprog_set *s,
+			   const struct pl_tprog_fit_opts *o, struct pl_err *err)
 {
 	pl_id *op = NULL, *model = NULL, *fold = NULL;
-	double *y = NULL;
-	size_t networks, n;
 	int rc;
 
 	PL_TRY(pl_alloc(&fold, s->n + 1, sizeof(*fold), err));
 	PL_TRY(pl_alloc(&op, s->n + 1, sizeof(*op), err));
 	PL_TRY(pl_alloc(&model, s->n + 1, sizeof(*model), err));
-	PL_TRY(pl_alloc(&y, s->n + 1, sizeof(*y), err));
 	for (size_t i = 0; i < s->n; i++) {
 		const char *name = s->names.str[s->v[i].op];
 
 		PL_TRY(pl_intern_add(&m->ops, name, strlen(name), &op[i], err));
 		model[i] = s->v[i].model;
-		y[i] = NAN;
-	}
-	PL_TRY(renumber(s, model, fold, &networks, err));
-	for (size_t i = 0; i < s->n; i++)
-		fold[i] %= FOLDS;
-	n = networks > 1 ? pl_min_size(networks, FOLDS) : 0;
-	for (size_t k = 0; k < n; k++) {
-		pl_progress("leaving out networks, %zu of %zu", k + 1, n);
-		PL_TRY(try_fold(s, o, fold, (pl_id)k, y, err));
 	}
 	PL_TRY(pl_alloc(&m->errors, m->ops.n + 1, sizeof(*m->errors), err));
-	rc = calibrate(s, y, model, PL_NONE, op, m->ops.n, m->errors, err);
+	rc = find_errors(s, model, o, fold, op, m->ops.n, m->errors, err);
 out:
 	pl_free(fold);
 	pl_free(op);
 	pl_free(model);
-	pl_free(y);
 	return rc;
 }
 
@@ -406,7 +428,7 @@ int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o
 	PL_TRY(fit_rows(&f, err));
 	uncalibrated.intervals = false;
 	if (o->intervals)
-		PL_TRY(find_errors(m, s, &uncalibrated, err));
+		PL_TRY(calibrate_model(m, s, &uncalibrated, err));
 	else
 		PL_TRY(pl_alloc(&m->errors, 1, sizeof(*m->errors), err));
 	m->trees = f.trees;
@@ -618,18 +640,47 @@ int pl_tprog_discrepancy(struct pl_tprog_model *m, const struct pl_tprog_set *s,
 
 /* ---- errors on what was left out ------------------------------------------------------------- */
 
-int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
-		   const struct pl_tprog_fit_opts *o, struct pl_tprog_time *t, struct pl_err *err)
+/*
+ * t[]: of the rows of the part g, by the others. What it is calibrated with comes from the others,
+ * too, of which some groups are left out in turn: nothing of the part g may change its predictions.
+ */
+static int cross_one(const struct pl_tprog_set *s, const pl_id *group, const pl_id *part, pl_id g,
+		     const struct pl_tprog_fit_opts *o, const pl_id *op, size_t n_ops,
+		     struct pl_tprog_time *t, struct pl_err *err)
 {
 	struct pl_tprog_errors *e = NULL;
-	pl_id *op = NULL, *number = NULL;
-	size_t n_ops, n_groups;
-	bool by_device = true;
+	pl_id *fold = NULL;
 	double *y = NULL;
 	int rc;
 
-	PL_TRY(check_ops(s, err));
+	PL_TRY(pl_alloc(&e, n_ops + 1, sizeof(*e), err));
+	PL_TRY(pl_alloc(&fold, s->n + 1, sizeof(*fold), err));
 	PL_TRY(pl_alloc(&y, s->n + 1, sizeof(*y), err));
+	PL_TRY(try_fold(s, o, part, g, y, err));
+	for (size_t i = 0; i < s->n; i++)
+		fold[i] = part[i] == g ? NO_FOLD : 0;
+	if (o->intervals)
+		PL_TRY(find_errors(s, group, o, fold, op, n_ops, e, err));
+	for (size_t i = 0; i < s->n; i++)
+		if (part[i] == g)
+			t[i] = time_of(&s->v[i], y[i], &e[op[i]], &e[n_ops]);
+	rc = 0;
+out:
+	pl_free(e);
+	pl_free(fold);
+	pl_free(y);
+	return rc;
+}
+
+int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
+		   const struct pl_tprog_fit_opts *o, struct pl_tprog_time *t, struct pl_err *err)
+{
+	pl_id *op = NULL, *number = NULL;
+	size_t n_ops, n_groups;
+	bool by_device = true;
+	int rc;
+
+	PL_TRY(check_ops(s, err));
 	PL_TRY(pl_alloc(&op, s->n + 1, sizeof(*op), err));
 	PL_TRY(pl_alloc(&number, s->n + 1, sizeof(*number), err));
 	for (size_t i = 0; i < s->n; i++)
@@ -639,7 +690,6 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 	for (size_t i = 0; i < s->n; i++)
 		number[i] %= TOGETHER;
 	n_groups = pl_min_size(n_groups, TOGETHER);
-	PL_TRY(pl_alloc(&e, n_ops + 1, sizeof(*e), err));
 	for (size_t i = 0; i < s->n; i++)
 		by_device &= group[i] == s->v[i].device;
 	PL_TRY(by_device ? 0 : pl_tprog_check_rows(s, err));
@@ -647,22 +697,13 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 		PL_TRY(pl_fail(err, PL_EDATA,
 			       "all programs are of one %s, \"%s\": nothing is left to learn from",
 			       by_device ? "device" : "group", s->n ? s->names.str[group[0]] : ""));
-	for (pl_id g = 0; g < n_groups; g++) {
-		pl_progress("leaving out group %u of %zu", g + 1, n_groups);
-		PL_TRY(try_fold(s, o, number, g, y, err));
-	}
-	for (pl_id g = 0; g < n_groups; g++) {
-		if (o->intervals)
-			PL_TRY(calibrate(s, y, number, g, op, n_ops, e, err));
-		for (size_t i = 0; i < s->n; i++)
-			if (number[i] == g)
-				t[i] = time_of(&s->v[i], y[i], &e[op[i]], &e[n_ops]);
-	}
 	rc = 0;
+	for (pl_id g = 0; g < n_groups && rc >= 0; g++) {
+		pl_progress("leaving out group %u of %zu", g + 1, n_groups);
+		rc = cross_one(s, group, number, g, o, op, n_ops, t, err);
+	}
 out:
-	pl_free(y);
 	pl_free(op);
 	pl_free(number);
-	pl_free(e);
 	return rc;
 }

@@ -275,6 +275,49 @@ out:
 	pl_tprog_set_fini(&odd);
 }
 
+/* What was measured of a group does not change what is predicted for it. */
+static void test_cross(void)
+{
+	const struct pl_tprog_fit_opts o = { .intervals = true, .threads = 1, .seed = 1 };
+	struct pl_tprog_set s = { .n = 0 };
+	struct pl_tprog_time *t = NULL, *again = NULL;
+	size_t differ = 0, others = 0, held = 0, n = 0;
+	pl_id *group = NULL, last = 0;
+	struct pl_err err = { 0 };
+
+	if (!ok(fill(&s, 1, SIZE(60, 40), "box", 1, &err) == 0 &&
+			pl_alloc(&group, s.n, sizeof(*group), &err) == 0 &&
+			pl_alloc(&t, s.n, sizeof(*t), &err) == 0 &&
+			pl_alloc(&again, s.n, sizeof(*again), &err) == 0,
+		"programs %s", err.msg))
+		goto out;
+	for (size_t i = 0; i < s.n; i++)
+		last = group[i] = s.v[i].model;
+	ok(pl_tprog_cross(&s, group, &o, t, &err) == 0, "networks are left out %s", err.msg);
+	for (size_t i = 0; i < s.n; i++)
+		if (group[i] == last)
+			s.v[i].ns *= 1000;
+	ok(pl_tprog_cross(&s, group, &o, again, &err) == 0,
+	   "... one of them takes 1000 times as long");
+	for (size_t i = 0; i < s.n; i++) {
+		bool same = t[i].ns == again[i].ns && t[i].lo_ns == again[i].lo_ns &&
+			    t[i].hi_ns == again[i].hi_ns;
+
+		differ += group[i] == last && !same;
+		others += group[i] != last && !same;
+		n += group[i] == last;
+		held += t[i].lo_ns <= t[i].ns && t[i].ns <= t[i].hi_ns;
+	}
+	ok(n > 0 && held == s.n, "all have intervals");
+	is_i64((long long)differ, 0, "its predictions and intervals stay the same");
+	ok(others > 0, "... those of the others do not");
+out:
+	pl_free(group);
+	pl_free(t);
+	pl_free(again);
+	pl_tprog_set_fini(&s);
+}
+
 static void test_choose(void)
 {
 	struct pl_tprog_set s = { .n = 0 };
@@ -304,6 +347,7 @@ int main(void)
 {
 	ALONE(test_models());
 	test_tune();
+	ALONE(test_cross());
 	ALONE(test_choose());
 	return done_testing();
 }
