@@ -21,7 +21,8 @@
  * beforehand: the fixed time, the usual rate, and for bytes the rate of memory, where a product on
  * a processor first copies its matrices into another order (it reads, writes and reads again:
  * COPIES; Goto, van de Geijn, ACM TOMS 34, 2008). Both are uncertain; what the groups show replaces
- * them as far as they show it. A gradient of parameters often goes to memory that the system has to
+ * them as far as they show it. What caches keep may cost less, so small products say little about
+ * the bytes of large ones. A gradient of parameters often goes to memory that the system has to
  * provide first, which can take longer than the product; the products that make other things show
  * how long. This is a linear regression of relative errors with a normal prior (Bishop, Pattern
  * Recognition and Machine Learning, 3.3), repeated with less weight for groups that fit badly
@@ -286,8 +287,12 @@ static void regress(const struct sample *v, size_t n, const double prior[N], uns
 	double a[N][N] = { { 0 } }, y[N];
 
 	for (int i = 0; i < N; i++) { /* of a greater value the share is greater */
-		double share = i == PL_WORK_GRADIENT_BYTE ? UNKNOWN : UNSURE;
-		double precision = prior[i] > 0 ? 1 / square(share * fmax(prior[i], z[i])) : 0;
+		/* caches may save nothing or all of what bytes take */
+		int of = i == PL_WORK_CACHED_BYTE ? PL_WORK_BYTE : i;
+		double share = i == PL_WORK_CACHED_BYTE	    ? 1
+			       : i == PL_WORK_GRADIENT_BYTE ? UNKNOWN
+							    : UNSURE;
+		double precision = prior[of] > 0 ? 1 / square(share * fmax(prior[of], z[of])) : 0;
 
 		a[i][i] = precision;
 		y[i] = precision * prior[i];
@@ -476,9 +481,12 @@ void pl_work_fini(struct pl_work_model *m)
 
 void pl_work_features(const struct pl_work *w, double by, double *x)
 {
+	double bytes = w->other_bytes + by * w->sample_bytes, all = bytes + w->gradient_bytes;
+
 	x[PL_WORK_FIXED] = 1;
-	x[PL_WORK_BYTE] = w->other_bytes + by * w->sample_bytes;
+	x[PL_WORK_BYTE] = bytes;
 	x[PL_WORK_GRADIENT_BYTE] = w->gradient_bytes;
+	x[PL_WORK_CACHED_BYTE] = -all * LARGE / (all + LARGE);
 	x[PL_WORK_FLOP] = w->of_samples ? by * w->flops : w->flops;
 }
 

@@ -47,11 +47,12 @@ struct pl_work_group {
 };
 
 /* The terms of the time of a product, in ns: fixed, for each byte, for each byte of a gradient of
- * parameters, for each floating-point operation. */
+ * parameters, what each byte that stays in caches saves, for each floating-point operation. */
 enum pl_work_term {
 	PL_WORK_FIXED,
 	PL_WORK_BYTE,
 	PL_WORK_GRADIENT_BYTE,
+	PL_WORK_CACHED_BYTE,
 	PL_WORK_FLOP,
 	PL_WORK_TERMS
 };
