@@ -257,9 +257,12 @@ void pl_feature_begin(const struct pl_kernel *k, const struct pl_device *d,
 
 void pl_feature_end(const struct pl_raw_features *raw, float *x)
 {
-	float logs[PL_FEATURES];
+	float logs[PL_FEATURES] = { 0 };
+	size_t n = 0;
 
-	pl_feature_logs(raw->v, PL_FEATURES, logs);
+	while (raw->logged >> n)
+		n += 4; /* are taken at once */
+	pl_feature_logs(raw->v, n, logs);
 	for (int i = 0; i < PL_FEATURES; i++)
 		x[i] = raw->logged >> i & 1 ? logs[i] : (float)raw->v[i];
 }

@@ -310,14 +310,20 @@ out:
 typedef int8_t ranks[TOGETHER] __attribute__((aligned(32)));
 #define COLUMNS (2 * PL_BOOST_FEATURES)
 
-typedef void ranker(const struct flat_edges *e, const float *x, size_t stride, size_t n,
+/* Is a value of a block unknown? */
+typedef bool ranker(const struct flat_edges *e, const float *x, size_t stride, size_t n,
 		    int8_t *to);
 
-static void rank_each(const struct flat_edges *e, const float *x, size_t stride, size_t n,
+static bool rank_each(const struct flat_edges *e, const float *x, size_t stride, size_t n,
 		      int8_t *to)
 {
-	for (size_t k = 0; k < n; k++)
+	bool unknown = false;
+
+	for (size_t k = 0; k < n; k++) {
+		unknown |= isnan(x[k * stride]);
 		to[k] = as_signed(rank_of(e, x[k * stride]));
+	}
+	return unknown;
 }
 
 /* The columns of a block. Places without a sample have what was there. */
@@ -326,13 +332,17 @@ static void find_ranks(const struct pl_boost_flat *f, const float *x, size_t str
 {
 	for (uint32_t i = 0; i < f->n_features; i++) {
 		const struct flat_edges *e = &f->edges[i];
-		const int8_t *first = to[e->column];
+		bool unknown;
 
 		if (!e->n)
 			continue;
-		rank(e, x + i, stride, n, to[e->column]);
-		for (size_t k = 0; k < n && e->missing_right; k++)
-			to[e->column + 1][k] = isnan(x[k * stride + i]) ? INT8_MAX : first[k];
+		unknown = rank(e, x + i, stride, n, to[e->column]);
+		if (!e->missing_right)
+			continue;
+		memcpy(to[e->column + 1], to[e->column], n);
+		for (size_t k = 0; k < n && unknown; k++)
+			if (isnan(x[k * stride + i]))
+				to[e->column + 1][k] = INT8_MAX;
 	}
 }
 
@@ -432,15 +442,19 @@ WIDE static inline uint32_t below(const float *run, __m256 all)
 }
 
 /* As rank_each(): first the run is found by the ends of all. */
-WIDE static void rank_wide(const struct flat_edges *e, const float *x, size_t stride, size_t n,
+WIDE static bool rank_wide(const struct flat_edges *e, const float *x, size_t stride, size_t n,
 			   int8_t *to)
 {
+	bool unknown = false;
+
 	for (size_t k = 0; k < n; k++) {
 		__m256 all = _mm256_set1_ps(x[k * stride]);
 		uint32_t run = e->n < RUN ? 0 : below(e->end, all);
 
+		unknown |= isnan(x[k * stride]);
 		to[k] = as_signed(run * RUN + below(e->at + run * RUN, all));
 	}
+	return unknown;
 }
 
 /* One digit of the leaves at[]. The instruction gives 0 where bit 7 is set. */
@@ -493,19 +507,24 @@ static void apply_model(const struct pl_boost_flat *f, const struct flat_tree *t
 			const struct pl_boost *m, const ranks *x, applier *apply, size_t n,
 			double *y)
 {
-	int64_t sum[TOGETHER] = { 0 };
+	int64_t even[TOGETHER / 2] = { 0 }, odd[TOGETHER / 2] = { 0 }; /* sums */
 
 	for (uint32_t i = 0; i < m->n_trees; i += TREES) {
 		uint32_t some = m->n_trees - i < TREES ? m->n_trees - i : TREES;
 		struct digits d = { 0 };
 
 		apply(f, t + i, some, x, &d);
-		for (int k = 0; k < TOGETHER; k++)
-			for (int b = 0; b < DIGITS; b++)
-				sum[k] += (int64_t)(k % 2 ? d.odd : d.even)[b][k / 2] << 8 * b;
+		for (int b = 0; b < DIGITS; b++)
+			for (int k = 0; k < TOGETHER / 2; k++) {
+				even[k] += (int64_t)d.even[b][k] << 8 * b;
+				odd[k] += (int64_t)d.odd[b][k] << 8 * b;
+			}
 	}
-	for (size_t k = 0; k < n; k++)
-		y[k] = m->base + (double)(sum[k] - (int64_t)ZERO * m->n_trees) * m->step;
+	for (size_t k = 0; k < n; k++) {
+		int64_t sum = (k % 2 ? odd : even)[k / 2];
+
+		y[k] = m->base + (double)(sum - (int64_t)ZERO * m->n_trees) * m->step;
+	}
 }
 
 void pl_boost_apply_each(const struct pl_boost *m, size_t models, const struct pl_boost_flat *f,
