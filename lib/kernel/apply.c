@@ -6,8 +6,9 @@
  */
 #include "kernel/model_internal.h"
 
-#define BLOCK	  256  /* operations that are predicted together */
-#define TOLERANCE 1.02 /* of a range */
+#define BLOCK	     256  /* operations that are predicted together */
+#define TOLERANCE    1.02 /* of a range */
+#define DISTANCE_MAX 40	  /* of a logarithm */
 
 const char *pl_kernel_flag_word(unsigned flag)
 {
@@ -33,7 +34,7 @@ struct ends {
 };
 struct block { /* operations of one part */
 	const struct part *part;
-	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, rate; /* in-range */
+	struct range dim[PL_KERNEL_DIMS], bound, work, bandwidth, rate; /* in-range */
 	struct ends ends;
 	size_t n, at[BLOCK];
 	struct tile_query query[BLOCK];
@@ -64,15 +65,27 @@ static bool outside(const struct range *r, double v)
 	return v < r->low || v > r->high;
 }
 
-static bool is_extrapolated(const struct block *b, const struct tile_query *q,
-			    const struct pl_rates *r, double bound, double floor_ns)
+/* The logarithm of how many times v is outside. */
+static double distance(const struct range *r, double v)
 {
-	bool out = outside(&b->bound, bound / floor_ns);
+	double d = v > r->high ? log(v / r->high) : v < r->low ? log(r->low / v) : 0;
 
+	return d < DISTANCE_MAX ? d : DISTANCE_MAX;
+}
+
+static unsigned flag_of(const struct block *b, const struct tile_query *q, const struct pl_rates *r,
+			struct pl_kernel_time *t)
+{
+	if (b->part->op == PL_NONE)
+		return PL_KERNEL_UNKNOWN;
+	t->outside = fmax(distance(&b->bound, t->ns / t->floor_ns),
+			  distance(&b->work, pl_part_work(q->k)));
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
-		out |= outside(&b->dim[i], q->k->dim[i]);
-	return out || outside(&b->bandwidth, q->d->bandwidth) ||
-	       outside(&b->rate, pl_part_rate(b->part, q->d, r));
+		t->outside = fmax(t->outside, distance(&b->dim[i], q->k->dim[i]));
+	return t->outside > 0 || outside(&b->bandwidth, q->d->bandwidth) ||
+			       outside(&b->rate, pl_part_rate(b->part, q->d, r))
+		       ? PL_KERNEL_EXTRAPOLATED
+		       : PL_KERNEL_IN_RANGE;
 }
 
 static int new_block(struct applier *a, const struct part *p, struct block **b, struct pl_err *err)
@@ -82,6 +95,7 @@ static int new_block(struct applier *a, const struct part *p, struct block **b, 
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		(*b)->dim[i] = tolerant(&p->dim[i]);
 	(*b)->bound = tolerant(&p->bound);
+	(*b)->work = tolerant(&p->work);
 	(*b)->bandwidth = tolerant(&p->bandwidth);
 	(*b)->rate = tolerant(&p->rate);
 	a->block[p - a->m->part] = *b;
@@ -115,10 +129,7 @@ static void begin_times(struct applier *a, struct block *b)
 		t->compute_ns = bounds.compute_ns;
 		t->memory_ns = pl_part_memory(p, &bounds);
 		t->ns = isnan(t->compute_ns) ? NAN : fmax(t->compute_ns, t->memory_ns);
-		t->flag = p->op == PL_NONE ? PL_KERNEL_UNKNOWN
-			  : is_extrapolated(b, &b->query[i], &a->m->rates, t->ns, t->floor_ns)
-				  ? PL_KERNEL_EXTRAPOLATED
-				  : PL_KERNEL_IN_RANGE;
+		t->flag = flag_of(b, &b->query[i], &a->m->rates, t);
 		if (isnan(t->compute_ns))
 			a->lacks = pl_min_size(a->lacks, b->at[i]);
 	}
@@ -129,14 +140,19 @@ static void set_interval(struct applier *a, struct block *b, uint32_t device,
 {
 	unsigned bin = bin_of_time(t->ns, t->floor_ns);
 	struct ends *e = &b->ends;
+	double low, high;
 
 	if (device != e->device)
 		*e = (struct ends){ .device = device };
 	if (!e->made[bin])
 		pl_kernel_interval(a->m, b->part, device, bin, &e->low[bin], &e->high[bin]);
 	e->made[bin] = true;
-	t->lo_ns = t->ns * e->low[bin];
-	t->hi_ns = t->ns * e->high[bin];
+	low = e->low[bin];
+	high = e->high[bin];
+	if (t->outside > 0)
+		pl_kernel_outside(a->m, b->part, t->outside, &low, &high);
+	t->lo_ns = t->ns * low;
+	t->hi_ns = t->ns * high;
 }
 
 /* The offset of an operation that has few samples; NULL. */

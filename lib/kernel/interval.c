@@ -63,8 +63,7 @@ out:
 	return rc;
 }
 
-/* The part of the model to whose operations this sample belongs; n_parts: all together. */
-static size_t part_of(const struct pl_kernel_model *m, const struct pl_sample *x)
+size_t pl_interval_part(const struct pl_kernel_model *m, const struct pl_sample *x)
 {
 	const struct part *p = pl_kernel_part(m, x->k.op, x->k.family, x->k.type);
 
@@ -76,39 +75,62 @@ static int add_error(struct errors *e, unsigned bin, double v, struct pl_err *er
 	return pl_append(&e->v[bin], &e->n[bin], &e->cap[bin], &v, sizeof(v), err);
 }
 
-/* A model of the samples without those that left() names is tried on them. */
-static int try_without(const struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
-		       const struct pl_kernel_fit_opts *o, const bool *left, struct errors *e,
-		       struct pl_err *err)
+void pl_interval_trial_fini(struct pl_interval_trial *t)
+{
+	pl_free(t->v);
+	pl_free(t->time);
+	*t = (struct pl_interval_trial){ .n = 0 };
+}
+
+int pl_interval_try(const struct pl_samples *s, const bool *use, const struct pl_kernel_fit_opts *o,
+		    const bool *left, struct pl_interval_trial *t, struct pl_err *err)
 {
 	struct pl_kernel_fit_opts without = *o;
 	struct pl_kernel_model *sub = NULL;
-	struct pl_kernel_time *t = NULL;
-	struct pl_sample *v = NULL;
 	bool *rest = NULL;
-	size_t n = 0, kept = 0;
+	size_t kept = 0;
 	int rc;
 
+	*t = (struct pl_interval_trial){ .n = 0 };
 	without.intervals = false;
 	PL_TRY(pl_alloc(&rest, s->n + 1, sizeof(*rest), err));
-	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
-	PL_TRY(pl_alloc(&t, s->n + 1, sizeof(*t), err));
+	PL_TRY(pl_alloc(&t->v, s->n + 1, sizeof(*t->v), err));
+	PL_TRY(pl_alloc(&t->time, s->n + 1, sizeof(*t->time), err));
 	for (size_t i = 0; i < s->n; i++) {
 		bool used = (!use || use[i]) && s->v[i].known && s->v[i].ns > 0;
 
 		rest[i] = used && !left[i];
 		kept += rest[i];
 		if (used && left[i])
-			v[n++] = s->v[i];
+			t->v[t->n++] = s->v[i];
 	}
-	if (!n || !kept)
+	if (!kept)
+		t->n = 0;
+	if (!t->n)
 		goto out;
 	PL_TRY(pl_kernel_fit(s, rest, &without, &sub, err));
-	PL_TRY(pl_kernel_apply(sub, s, v, n, t, err));
-	for (size_t i = 0; i < n; i++) {
-		unsigned bin = bin_of_time(t[i].ns, t[i].floor_ns);
-		double error = log((double)v[i].ns / t[i].ns);
-		size_t p = part_of(m, &v[i]);
+	rc = pl_kernel_apply(sub, s, t->v, t->n, t->time, err);
+out:
+	pl_kernel_model_free(sub);
+	pl_free(rest);
+	if (rc < 0)
+		pl_interval_trial_fini(t);
+	return rc;
+}
+
+/* Adds the errors of a model without the samples left[]. */
+static int try_without(const struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+		       const struct pl_kernel_fit_opts *o, const bool *left, struct errors *e,
+		       struct pl_err *err)
+{
+	struct pl_interval_trial t;
+	int rc;
+
+	PL_CHECK(pl_interval_try(s, use, o, left, &t, err));
+	for (size_t i = 0; i < t.n; i++) {
+		unsigned bin = bin_of_time(t.time[i].ns, t.time[i].floor_ns);
+		double error = log((double)t.v[i].ns / t.time[i].ns);
+		size_t p = pl_interval_part(m, &t.v[i]);
 
 		if (!isfinite(error))
 			continue;
@@ -116,11 +138,9 @@ static int try_without(const struct pl_kernel_model *m, const struct pl_samples 
 			PL_TRY(add_error(&e[p], bin, error, err));
 		PL_TRY(add_error(&e[m->n_parts], bin, error, err));
 	}
+	rc = 0;
 out:
-	pl_kernel_model_free(sub);
-	pl_free(rest);
-	pl_free(v);
-	pl_free(t);
+	pl_interval_trial_fini(&t);
 	return rc;
 }
 
@@ -210,6 +230,7 @@ int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples 
 	m->intervals = true;
 	PL_CHECK(pl_alloc(&there, s->devices.n + 1, sizeof(*there), err));
 	PL_TRY(find_spreads(m, s, use, o, true, there, err));
+	PL_TRY(pl_kernel_find_outside(m, s, use, o, err));
 	if (devices_used(s, use, there) >= DEVICES)
 		PL_TRY(find_spreads(m, s, use, o, false, there, err));
 	rc = pl_kernel_find_unknown(m, s, use, o, err);
@@ -250,6 +271,12 @@ static struct quantiles of_training(const struct pl_kernel_model *m, const struc
 		return q ? *q : m->known.all;
 	q = best_of(&p->known, bin);
 	return pl_interval_of_others(q ? q : &m->known.all);
+}
+
+struct quantiles pl_interval_of_shapes(const struct pl_kernel_model *m, const struct part *p,
+				       unsigned bin)
+{
+	return of_training(m, p, true, bin);
 }
 
 /*

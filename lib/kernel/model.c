@@ -247,7 +247,7 @@ static void find_ranges(struct fitter *f, struct part *p)
 {
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		p->dim[i] = (struct range){ INFINITY, -INFINITY };
-	p->bound = p->bandwidth = p->rate = (struct range){ INFINITY, -INFINITY };
+	p->bound = p->work = p->bandwidth = p->rate = (struct range){ INFINITY, -INFINITY };
 	for (size_t i = 0; i < f->n; i++) {
 		const struct pl_sample *x = &f->s->v[f->v[i]];
 		const struct pl_device *d = &f->s->devices.v[x->device];
@@ -255,6 +255,7 @@ static void find_ranges(struct fitter *f, struct part *p)
 		for (int k = 0; k < PL_KERNEL_DIMS; k++)
 			widen(&p->dim[k], x->k.dim[k]);
 		widen(&p->bound, (double)f->bound[i] / pl_part_floor(p, x->device));
+		widen(&p->work, pl_part_work(&x->k));
 		widen(&p->bandwidth, d->bandwidth);
 		widen(&p->rate, pl_part_rate(p, d, &f->m->rates));
 	}

@@ -109,6 +109,24 @@ static void get_spread(struct pl_cur *c, struct spread *s)
 	get_quantiles(c, &s->all);
 }
 
+static void put_outside(struct pl_buf *b, const struct outside *o)
+{
+	pl_io_put_varint(b, o->n);
+	pl_io_put_f64(b, o->low);
+	pl_io_put_f64(b, o->high);
+	pl_io_put_f64(b, o->least);
+}
+
+static void get_outside(struct pl_cur *c, struct outside *o)
+{
+	o->n = (uint32_t)pl_io_get_varint(c);
+	o->low = pl_io_get_f64(c);
+	o->high = pl_io_get_f64(c);
+	o->least = pl_io_get_f64(c);
+	c->bad |= !(o->low >= 0 && o->low < 1e6) || !(o->high >= 0 && o->high < 1e6) ||
+		  !(o->least >= 0 && o->least < 1e3);
+}
+
 static void put_range(struct pl_buf *b, struct range r)
 {
 	pl_io_put_f64(b, r.low);
@@ -141,10 +159,12 @@ static void put_part(struct pl_buf *b, const struct pl_kernel_model *m, const st
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		put_range(b, p->dim[i]);
 	put_range(b, p->bound);
+	put_range(b, p->work);
 	put_range(b, p->bandwidth);
 	put_range(b, p->rate);
 	put_spread(b, &p->known);
 	put_spread(b, &p->other);
+	put_outside(b, &p->outside);
 	pl_tiles_put(&p->tiles, b);
 	m->learner->put(p->learned, b);
 }
@@ -178,10 +198,12 @@ static int get_part(struct pl_cur *c, struct pl_kernel_model *m, struct part *p,
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		p->dim[i] = get_range(c);
 	p->bound = get_range(c);
+	p->work = get_range(c);
 	p->bandwidth = get_range(c);
 	p->rate = get_range(c);
 	get_spread(c, &p->known);
 	get_spread(c, &p->other);
+	get_outside(c, &p->outside);
 	if (c->bad)
 		return pl_record_get_short(err);
 	PL_CHECK(pl_tiles_get(c, &p->tiles, err));
@@ -261,6 +283,7 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 	pl_io_put_u8(&b, m->intervals);
 	put_spread(&b, &m->known);
 	put_spread(&b, &m->other);
+	put_outside(&b, &m->outside);
 	PL_TRY(pl_container_writer_put(w, B_HEAD, BLOCK_VERSION, 1, &b, err));
 	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, a->provenance, err));
 	for (size_t i = 0; i < m->devices.n; i++) {
@@ -314,6 +337,7 @@ static int get_head(void *arg, const struct pl_block *b, struct pl_cur *c, struc
 	m->intervals = pl_io_get_u8(c) != 0;
 	get_spread(c, &m->known);
 	get_spread(c, &m->other);
+	get_outside(c, &m->outside);
 	if (!learner || !name || !text)
 		rc = pl_fail(err, PL_ENOMEM, "out of memory");
 	else if (c->bad || !sound)

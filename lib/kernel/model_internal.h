@@ -49,6 +49,13 @@ struct quantiles {
 struct spread { /* of a part */
 	struct quantiles bin[BINS], all;
 };
+/* By how much the logarithms of the ends of an interval go down and up for each unit of the
+ * distance from the sizes that were measured (pl_kernel_time.outside), which counts as `least` at
+ * least. */
+struct outside {
+	double low, high, least;
+	uint32_t n; /* errors that say so; 0: unknown */
+};
 static inline unsigned bin_of_time(double ns, double floor_ns)
 {
 	return ns < 2 * floor_ns ? 0 : ns < 6 * floor_ns ? 1 : 2;
@@ -71,12 +78,13 @@ struct part {
 	void *learned;	      /* of the model's learner */
 	double *device_floor; /* [device of the model]; NAN: not measured there */
 	double *offset;	      /* [device]: log(measured / learned); 0: unknown */
-	/* The least and the greatest measured value; `bound` is divided by the floor, `rate` is
-	 * that of pl_part_rate(). */
-	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, rate;
+	/* The least and the greatest measured value; `bound` is divided by the floor, `work`
+	 * is that of pl_part_work(), `rate` that of pl_part_rate(). */
+	struct range dim[PL_KERNEL_DIMS], bound, work, bandwidth, rate;
 	/* On a measured device; on another. Of the part of a family: of operations that were not
 	 * measured. */
 	struct spread known, other;
+	struct outside outside; /* on measured devices */
 };
 struct level {		      /* of a part on a device */
 	double floor, offset; /* as in struct part */
@@ -95,6 +103,7 @@ struct pl_kernel_model {
 	double *few;
 	size_t n_few, cap_few;
 	struct spread known, other; /* of all parts together */
+	struct outside outside;
 	/* [device]: of one to which the model was adapted; n 0: none */
 	struct quantiles *adapted;
 	/* [part * devices.n + device]: what the training found, where another adaptation begins.
@@ -115,6 +124,15 @@ static inline double pl_part_memory(const struct part *p, const struct pl_physic
 {
 	return pl_kernel_is_comm(p->family) ? x->memory_ns * p->ns_per_byte
 					    : hypot(x->memory_ns, p->clocks * x->request_ns);
+}
+/* How much an operation is to do, on whatever device; of those whose work is not known the product
+ * of their sizes. */
+static inline double pl_part_work(const struct pl_kernel *k)
+{
+	struct pl_kernel_work w = pl_kernel_work(k);
+
+	return k->family == PL_KERNEL_OTHER ? k->dim[0] * k->dim[1] * k->dim[2] * k->dim[3]
+					    : fmax(w.flops, w.bytes);
 }
 
 /* FLOP per ns of a device by which it is compared with those that were measured: of products what
@@ -165,6 +183,27 @@ int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
 			 struct pl_kernel_model **out, struct pl_err *err) PL_MUST;
 /* m->trained_on, from m->trained. */
 int pl_kernel_find_trained(struct pl_kernel_model *m, struct pl_err *err) PL_MUST;
+/* Rates of what is outside, from the intervals of shapes: m->outside and those of its parts. */
+int pl_kernel_find_outside(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			   const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
+/* Widens an interval, of factors of a time, for that distance, above 0. */
+void pl_kernel_outside(const struct pl_kernel_model *m, const struct part *p, double distance,
+		       double *low, double *high);
+
+/* What a model of the samples without those of left[] predicts for them. */
+struct pl_interval_trial {
+	struct pl_sample *v;
+	struct pl_kernel_time *time;
+	size_t n;
+};
+int pl_interval_try(const struct pl_samples *s, const bool *use, const struct pl_kernel_fit_opts *o,
+		    const bool *left, struct pl_interval_trial *t, struct pl_err *err) PL_MUST;
+void pl_interval_trial_fini(struct pl_interval_trial *t);
+/* The part of the model to whose operations this sample belongs; n_parts: none. */
+size_t pl_interval_part(const struct pl_kernel_model *m, const struct pl_sample *x);
+/* Of errors on shapes that were left out. */
+struct quantiles pl_interval_of_shapes(const struct pl_kernel_model *m, const struct part *p,
+				       unsigned bin);
 /* From n errors; reorders them. */
 struct quantiles pl_interval_quantiles(double *error, size_t n);
 /* For another device, if no device was left out: the quantiles of shapes, widened by a guess. */

@@ -244,6 +244,51 @@ static void test_ranges(void)
 	end(&b);
 }
 
+/* A byte takes the longer the more of them there are, which small operations show in part. */
+static double grows(const struct bench *b, struct pl_kernel k)
+{
+	double bytes = pl_kernel_work(&k).bytes;
+
+	return 8000 + bytes / b->sheets.v[0].bandwidth * 2 * pow(bytes / 1e6, 0.15);
+}
+
+/* Intervals outside the sizes that were measured: wide enough, and the wider the farther. */
+static void test_outside(void)
+{
+	double held = 0, inside = 0, wide = 0;
+	struct pl_kernel_time t, farther;
+	struct bench b;
+
+	begin(&b);
+	for (uint32_t i = 0; i < 400; i++) {
+		struct pl_kernel k = moved(pick(&b, 1e4, 1e6), PL_KERNEL_FLOAT32);
+
+		measure(&b, "base", k, 0, grows(&b, k) * pick(&b, 970, 1030) / 1000);
+	}
+	if (!learn(&b, true))
+		return;
+	for (uint32_t i = 0; i < 100; i++) {
+		struct pl_kernel k = moved(pick(&b, 1.1e6, 2e7), PL_KERNEL_FLOAT32);
+		double ns = grows(&b, k);
+
+		t = predict(&b, "base", k, &b.sheets, 0);
+		held += t.flag == PL_KERNEL_EXTRAPOLATED && t.lo_ns <= ns && ns <= t.hi_ns;
+		k = moved(pick(&b, 1e4, 1e6), PL_KERNEL_FLOAT32);
+		t = predict(&b, "base", k, &b.sheets, 0);
+		inside += t.flag == PL_KERNEL_IN_RANGE;
+		wide += t.hi_ns / t.lo_ns > 1.25;
+	}
+	ok(held >= 85, "90 %% of what is larger than all is in its interval");
+	printf("# %g of 100\n", held);
+	ok(inside == 100 && wide < 5, "intervals within the sizes stay narrow");
+	t = predict(&b, "base", moved(1e7, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	farther = predict(&b, "base", moved(1e9, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	ok(farther.hi_ns / farther.lo_ns > 1.2 * t.hi_ns / t.lo_ns, "the farther, the wider");
+	t = predict(&b, "base", moved(1e17, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	ok(t.lo_ns > 0 && isfinite(t.hi_ns), "however far, it has ends");
+	end(&b);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 #define BLOCKS_MAX 16
@@ -553,6 +598,7 @@ int main(void)
 	test_types();
 	test_floor();
 	test_ranges();
+	test_outside();
 	if (small(&b, &x)) {
 		test_names_behind(&x);
 		test_features(&x);
