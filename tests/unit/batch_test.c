@@ -41,6 +41,11 @@ struct net {
 
 #define WIDTH 256
 
+static int layers_of(const struct net *n)
+{
+	return (int)(n->few ? PL_LEN(few_widths) : PL_LEN(widths)) - 1;
+}
+
 static int64_t width(const struct net *n, int i)
 {
 	return n->words ? WIDTH : n->few ? few_widths[i] : widths[i];
@@ -113,7 +118,7 @@ static void around(struct net *n, const char *name, int64_t from)
 
 static void pass(struct net *n)
 {
-	const int layers = (int)(n->few ? PL_LEN(few_widths) : PL_LEN(widths)) - 1;
+	const int layers = layers_of(n);
 	int64_t from;
 
 	for (int i = 0; i < layers; i++) {
@@ -181,7 +186,7 @@ static void turn(struct net *n, int64_t i)
 
 static bool make(struct net *n)
 {
-	const int layers = (int)PL_LEN(widths) - 1;
+	const int layers = layers_of(n);
 	int64_t from, begin;
 
 	seed = 1;
