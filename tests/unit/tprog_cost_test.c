@@ -275,6 +275,85 @@ out:
 	pl_tprog_set_fini(&odd);
 }
 
+/* A normal deviate, as the sum of twelve uniform ones. */
+static double normal(uint64_t *rng)
+{
+	double sum = 0;
+
+	for (int i = 0; i < 12; i++)
+		sum += (double)(pl_rng_next(rng) >> 11) * 0x1p-53;
+	return sum - 6;
+}
+
+/* Another device: three times as slow, by a factor of each operation, with noise. */
+static int fill_far(struct pl_tprog_set *s, uint64_t first, int each, double noise,
+		    struct pl_err *err)
+{
+	uint64_t rng = first;
+
+	PL_CHECK(fill(s, first, each, "far", 3, err));
+	for (size_t i = 0; i < s->n; i++)
+		s->v[i].ns *= (1 + 0.3 * (double)(strlen(s->names.str[s->v[i].op]) % 4)) *
+			      exp(noise * normal(&rng));
+	return 0;
+}
+
+/* The share of the times that lie in their intervals, and the mean width of these, as logarithms.
+ */
+static int look_at_intervals(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *held,
+			     double *width, struct pl_err *err)
+{
+	struct pl_tprog_time *t;
+	int rc;
+
+	*held = *width = 0;
+	PL_CHECK(pl_alloc(&t, s->n, sizeof(*t), err));
+	rc = pl_tprog_apply(m, s, t, err);
+	for (size_t i = 0; i < s->n && rc >= 0; i++) {
+		*held += t[i].lo_ns <= s->v[i].ns && s->v[i].ns <= t[i].hi_ns;
+		*width += log(t[i].hi_ns / t[i].lo_ns);
+	}
+	pl_free(t);
+	*held /= (double)s->n;
+	*width /= (double)s->n;
+	return rc;
+}
+
+/* Intervals of an adapted model hold programs of the new device that it has not seen. */
+static void test_adapted_intervals(void)
+{
+	const struct pl_tprog_fit_opts o = { .intervals = true, .threads = 1, .seed = 1 };
+	const struct pl_tprog_adapt_opts adapt = { .discrepancy = 1 };
+	const double noise[] = { 0, 0.4, 0.8, 0 };
+	struct pl_tprog_set s = { .n = 0 };
+	struct pl_tprog_model *m = NULL;
+	struct pl_err err = { 0 };
+	double held = 0, width[PL_LEN(noise)] = { 0 };
+
+	if (!ok(fill(&s, 1, 20, "box", 1, &err) == 0 && pl_tprog_fit(&s, &o, &m, &err) == 0,
+		"a model %s", err.msg))
+		goto out;
+	for (size_t k = 0; k < PL_LEN(noise); k++) {
+		struct pl_tprog_set few = { .n = 0 }, fresh = { .n = 0 };
+
+		ok(fill_far(&few, 4001, 17, noise[k], &err) == 0 &&
+			   fill_far(&fresh, 5001, 50, noise[k], &err) == 0,
+		   "programs of a device with noise %g %s", noise[k], err.msg);
+		few.n = pl_min_size(few.n, 100);
+		ok(pl_tprog_adapt(m, &few, &adapt, &err) == 0 &&
+			   look_at_intervals(m, &fresh, &held, &width[k], &err) == 0,
+		   "... adapt it %s", err.msg);
+		ok(held >= 0.85, "... its intervals hold %.3g of %zu others", held, fresh.n);
+		pl_tprog_set_fini(&few);
+		pl_tprog_set_fini(&fresh);
+	}
+	ok(width[0] < width[1] && width[1] < width[2], "more noise makes them wider");
+	ok(width[3] == width[0], "... and less makes them what they were");
+out:
+	pl_tprog_model_free(m);
+	pl_tprog_set_fini(&s);
+}
+
 /* What was measured of a group does not change what is predicted for it. */
 static void test_cross(void)
 {
@@ -346,6 +425,7 @@ out:
 int main(void)
 {
 	ALONE(test_models());
+	ALONE(test_adapted_intervals());
 	test_tune();
 	ALONE(test_cross());
 	ALONE(test_choose());
