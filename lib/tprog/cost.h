@@ -7,10 +7,10 @@
  * each with its place in the tree, and layers that make one number of all.
  *
  * Predictions are calibrated, each operation for itself, by the errors of models that have not seen
- * the network which a program is a part of: the prediction becomes the one with the least mean of
- * |predicted / measured - 1|, and the interval the middle 90 % of the errors. That is not split
- * conformal prediction, whose calibration no training sees, and has no guarantee: --cross says how
- * many of the intervals hold.
+ * the network which a program is a part of: the prediction moves towards the one with the least
+ * mean of |predicted / measured - 1|, the less the fewer networks show it, and the interval is the
+ * middle 90 % of the errors. That is not split conformal prediction, whose calibration no training
+ * sees, and has no guarantee: --cross says how many of the intervals hold.
  */
 #ifndef PL_TPROG_COST_H
 #define PL_TPROG_COST_H

@@ -16,6 +16,7 @@
 #define TOGETHER 10   /* with more groups, some are left out together */
 #define ENOUGH	 100  /* errors of an operation; with fewer, those of all count */
 #define TAIL	 0.05 /* on each side of an interval */
+#define PRIOR	 3    /* groups: as if so many more had shown no shift */
 
 /* ---- one fit --------------------------------------------------------------------------------- */
 
@@ -220,34 +221,55 @@ int pl_tprog_by_op_init(struct pl_tprog_by_op *r, const pl_id *op, size_t n, siz
 	return 0;
 }
 
-/* Errors of the rows that have a label y (not NAN), by operation; the last entry is of all. op:
- * numbers of names in s, below n_ops. */
-static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *op, size_t n_ops,
-		     struct pl_tprog_errors *e, struct pl_err *err)
+/* What a few groups show is little to shift others by, so the shift is drawn towards another one.
+ * The interval stays, and holds the shift. */
+static void draw(struct pl_tprog_errors *e, double towards, double groups)
+{
+	e->shift = (e->shift * groups + towards * PRIOR) / (groups + PRIOR);
+	e->low = fmin(e->low, e->shift);
+	e->high = fmax(e->high, e->shift);
+}
+
+/* Errors of the rows that have a label y (not NAN), by operation; the last entry is of all. group:
+ * names in s; op: numbers of names in s, below n_ops. */
+static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *group,
+		     const pl_id *op, size_t n_ops, struct pl_tprog_errors *e, struct pl_err *err)
 {
 	struct pl_tprog_by_op by = { .row = NULL };
-	double *v = NULL;
-	size_t n = 0;
+	size_t *seen = NULL, n = 0, all = 0; /* seen: [group] k + 1, of the last operation */
+	double *v = NULL, *groups = NULL;
 	int rc;
 
 	PL_TRY(pl_tprog_by_op_init(&by, op, s->n, n_ops, err));
 	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&seen, s->names.n + 1, sizeof(*seen), err));
+	PL_TRY(pl_alloc(&groups, n_ops + 1, sizeof(*groups), err));
 	for (size_t k = 0; k < n_ops; k++) {
 		size_t begin = n;
 
 		for (size_t at = by.first[k]; at < by.first[k + 1]; at++) {
 			size_t i = by.row[at];
 
-			if (!isnan(y[i]))
-				v[n++] = pl_tprog_unit(&s->v[i]) - y[i];
+			if (isnan(y[i]))
+				continue;
+			v[n++] = pl_tprog_unit(&s->v[i]) - y[i];
+			all += !seen[group[i]];
+			groups[k] += seen[group[i]] != k + 1;
+			seen[group[i]] = k + 1;
 		}
 		e[k] = pl_tprog_errors_of(v + begin, n - begin);
 	}
 	e[n_ops] = pl_tprog_errors_of(v, n);
+	draw(&e[n_ops], 0, (double)all);
+	for (size_t k = 0; k < n_ops; k++)
+		if (e[k].n)
+			draw(&e[k], e[n_ops].shift, groups[k]);
 	rc = 0;
 out:
 	pl_tprog_by_op_fini(&by);
 	pl_free(v);
+	pl_free(seen);
+	pl_free(groups);
 	return rc;
 }
 
@@ -306,7 +328,7 @@ static int find_errors(const struct pl_tprog_set *s, const pl_id *group,
 		pl_progress("leaving out groups, %u of %u", k + 1, groups);
 		PL_TRY(try_fold(s, o, fold, k, y, err));
 	}
-	rc = calibrate(s, y, op, n_ops, e, err);
+	rc = calibrate(s, y, group, op, n_ops, e, err);
 out:
 	pl_free(seen);
 	pl_free(y);

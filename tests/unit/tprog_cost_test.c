@@ -354,6 +354,54 @@ out:
 	pl_tprog_set_fini(&s);
 }
 
+/* By how much calibration moves predictions if the programs are those of n networks; as a
+ * logarithm, of the program that it moves most. */
+static int find_shift(struct pl_tprog_set *s, size_t n, double *shift, struct pl_err *err)
+{
+	struct pl_tprog_fit_opts o = { .threads = 1, .seed = 1 };
+	struct pl_tprog_time *t = NULL;
+	struct pl_tprog_model *m = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&t, 2 * s->n, sizeof(*t), err));
+	for (size_t i = 0; i < s->n; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "network %zu", i % n);
+		PL_TRY(pl_intern_add(&s->names, name, strlen(name), &s->v[i].model, err));
+	}
+	for (int k = 0; k < 2; k++) {
+		o.intervals = k;
+		pl_tprog_model_free(m);
+		PL_TRY(pl_tprog_fit(s, &o, &m, err));
+		PL_TRY(pl_tprog_apply(m, s, t + (size_t)k * s->n, err));
+	}
+	*shift = 0;
+	for (size_t i = 0; i < s->n; i++)
+		*shift = fmin(*shift, log(t[s->n + i].ns / t[i].ns));
+	rc = 0;
+out:
+	pl_tprog_model_free(m);
+	pl_free(t);
+	return rc;
+}
+
+/* Times with noise have the least relative error if predictions are short; a few networks are too
+ * few to show by how much. */
+static void test_few_networks(void)
+{
+	struct pl_tprog_set s = { .n = 0 };
+	struct pl_err err = { 0 };
+	double few = 0, many = 0;
+
+	ok(fill_far(&s, 1, 20, 0.8, &err) == 0 && find_shift(&s, 3, &few, &err) == 0 &&
+		   find_shift(&s, 40, &many, &err) == 0,
+	   "programs with noise, of three networks and of 40 %s", err.msg);
+	ok(many < -0.4, "forty networks make predictions shorter: by a factor of %.3g", exp(many));
+	ok(few < 0 && few > 0.7 * many, "... three of them by less: by a factor of %.3g", exp(few));
+	pl_tprog_set_fini(&s);
+}
+
 /* What was measured of a group does not change what is predicted for it. */
 static void test_cross(void)
 {
@@ -426,6 +474,7 @@ int main(void)
 {
 	ALONE(test_models());
 	ALONE(test_adapted_intervals());
+	ALONE(test_few_networks());
 	test_tune();
 	ALONE(test_cross());
 	ALONE(test_choose());
