@@ -7,10 +7,10 @@
  * each with its place in the tree, and layers that make one number of all.
  *
  * Predictions are calibrated, each operation for itself, by the errors of models that have not seen
- * the network which a program is a part of: the prediction becomes the one with the least mean of
- * |predicted / measured - 1|, and the interval the middle 90 % of the errors. That is not split
- * conformal prediction, whose calibration no training sees, and has no guarantee: --cross says how
- * many of the intervals hold.
+ * the network which a program is a part of: the prediction moves towards the one with the least
+ * mean of |predicted / measured - 1|, the less the fewer networks show it, and the interval is the
+ * middle 90 % of the errors. That is not split conformal prediction, whose calibration no training
+ * sees, and has no guarantee: --cross says how many of the intervals hold.
  */
 #ifndef PL_TPROG_COST_H
 #define PL_TPROG_COST_H
@@ -105,9 +105,12 @@ int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
  * or of another network: by how much all do and each operation does. Then the network learns on
  * from them; meanwhile the central moments of the latent vectors of the target's programs are held
  * to those of the programs that it learned from (learn/moments.h). From ADAPT_TREES programs on,
- * further trees learn what those of the model have left.
+ * further trees learn what those of the model have left. The programs are left out of it in turn,
+ * and the errors on them widen the intervals. With fewer than ADAPT_INTERVALS programs these may
+ * hold less than nine of ten.
  */
-#define PL_TPROG_ADAPT_TREES 50
+#define PL_TPROG_ADAPT_TREES	 50
+#define PL_TPROG_ADAPT_INTERVALS 19
 struct pl_tprog_adapt_opts {
 	const struct pl_tprog_set *target; /* its programs, whether measured or not; NULL: only s */
 	double discrepancy;		   /* weight of that of the moments; 0: they may move */

@@ -1,5 +1,5 @@
 /*
- * Cost models of tensor programs: learning, calibration, adaptation.
+ * Cost models of tensor programs: learning and calibration.
  *
  * Labels are log(ns / work). A model that is to be calibrated is first fitted FOLDS times without
  * some of the networks, and predicts their programs; from these errors follow the shift and the
@@ -16,7 +16,7 @@
 #define TOGETHER 10   /* with more groups, some are left out together */
 #define ENOUGH	 100  /* errors of an operation; with fewer, those of all count */
 #define TAIL	 0.05 /* on each side of an interval */
-#define PRIOR	 8    /* programs: as much does what all differ by count for an operation */
+#define PRIOR	 3    /* groups: as if so many more had shown no shift */
 
 /* ---- one fit --------------------------------------------------------------------------------- */
 
@@ -38,10 +38,9 @@ static void fit_fini(struct fit *f)
 	pl_free(f->y);
 }
 
-/* Trees on the vectors of rows. start: NULL, or (n). */
-static int grow(const struct pl_tprog_set *s, const size_t *use, size_t n, const float *y,
-		const float *start, struct pl_boost_opts o, struct pl_boost *trees,
-		struct pl_err *err)
+int pl_tprog_grow(const struct pl_tprog_set *s, const size_t *use, size_t n, const float *y,
+		  const float *start, struct pl_boost_opts o, struct pl_boost *trees,
+		  struct pl_err *err)
 {
 	const float *column[PL_TPROG_COLUMNS];
 	const struct pl_boost_data d = {
@@ -83,7 +82,7 @@ static int fit_rows(struct fit *f, struct pl_err *err)
 	f->middle = f->n ? pl_median_double(sorted, f->n) : 0;
 	pl_free(sorted);
 	if (l == PL_TPROG_TREES || l == PL_TPROG_BOTH)
-		PL_CHECK(grow(f->s, f->use, f->n, f->y, NULL, trees, &f->trees, err));
+		PL_CHECK(pl_tprog_grow(f->s, f->use, f->n, f->y, NULL, trees, &f->trees, err));
 	if (l == PL_TPROG_NET || l == PL_TPROG_BOTH)
 		PL_CHECK(pl_tprog_network_fit(f->s, f->use, f->n, f->y, f->o, &f->net, err));
 	return 0;
@@ -187,7 +186,7 @@ double pl_tprog_best_shift(const double *error, size_t n)
 	return 0;
 }
 
-static struct pl_tprog_errors errors_of(double *error, size_t n)
+struct pl_tprog_errors pl_tprog_errors_of(double *error, size_t n)
 {
 	double rank = TAIL * (double)(n + 1);
 	size_t out = rank < 1 ? 0 : (size_t)rank - 1;
@@ -202,21 +201,14 @@ static struct pl_tprog_errors errors_of(double *error, size_t n)
 	return e;
 }
 
-/* The rows of each operation: row[first[k] .. first[k + 1]), ascending; n_ops counts as one, too.
- */
-struct rows_by_op {
-	size_t *row, *first;
-};
-
-static void rows_by_op_fini(struct rows_by_op *r)
+void pl_tprog_by_op_fini(struct pl_tprog_by_op *r)
 {
 	pl_free(r->row);
 	pl_free(r->first);
 }
 
-/* op[i], of row i: up to n_ops. */
-static int rows_by_op_init(struct rows_by_op *r, const pl_id *op, size_t n, size_t n_ops,
-			   struct pl_err *err)
+int pl_tprog_by_op_init(struct pl_tprog_by_op *r, const pl_id *op, size_t n, size_t n_ops,
+			struct pl_err *err)
 {
 	PL_CHECK(pl_alloc(&r->row, n + 1, sizeof(*r->row), err));
 	PL_CHECK(pl_alloc(&r->first, n_ops + 3, sizeof(*r->first), err));
@@ -229,34 +221,55 @@ static int rows_by_op_init(struct rows_by_op *r, const pl_id *op, size_t n, size
 	return 0;
 }
 
-/* Errors of the rows that have a label y (not NAN), by operation; the last entry is of all. op:
- * numbers of names in s, below n_ops. */
-static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *op, size_t n_ops,
-		     struct pl_tprog_errors *e, struct pl_err *err)
+/* What a few groups show is little to shift others by, so the shift is drawn towards another one.
+ * The interval stays, and holds the shift. */
+static void draw(struct pl_tprog_errors *e, double towards, double groups)
 {
-	struct rows_by_op by = { .row = NULL };
-	double *v = NULL;
-	size_t n = 0;
+	e->shift = (e->shift * groups + towards * PRIOR) / (groups + PRIOR);
+	e->low = fmin(e->low, e->shift);
+	e->high = fmax(e->high, e->shift);
+}
+
+/* Errors of the rows that have a label y (not NAN), by operation; the last entry is of all. group:
+ * names in s; op: numbers of names in s, below n_ops. */
+static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *group,
+		     const pl_id *op, size_t n_ops, struct pl_tprog_errors *e, struct pl_err *err)
+{
+	struct pl_tprog_by_op by = { .row = NULL };
+	size_t *seen = NULL, n = 0, all = 0; /* seen: [group] k + 1, of the last operation */
+	double *v = NULL, *groups = NULL;
 	int rc;
 
-	PL_TRY(rows_by_op_init(&by, op, s->n, n_ops, err));
+	PL_TRY(pl_tprog_by_op_init(&by, op, s->n, n_ops, err));
 	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&seen, s->names.n + 1, sizeof(*seen), err));
+	PL_TRY(pl_alloc(&groups, n_ops + 1, sizeof(*groups), err));
 	for (size_t k = 0; k < n_ops; k++) {
 		size_t begin = n;
 
 		for (size_t at = by.first[k]; at < by.first[k + 1]; at++) {
 			size_t i = by.row[at];
 
-			if (!isnan(y[i]))
-				v[n++] = pl_tprog_unit(&s->v[i]) - y[i];
+			if (isnan(y[i]))
+				continue;
+			v[n++] = pl_tprog_unit(&s->v[i]) - y[i];
+			all += !seen[group[i]];
+			groups[k] += seen[group[i]] != k + 1;
+			seen[group[i]] = k + 1;
 		}
-		e[k] = errors_of(v + begin, n - begin);
+		e[k] = pl_tprog_errors_of(v + begin, n - begin);
 	}
-	e[n_ops] = errors_of(v, n);
+	e[n_ops] = pl_tprog_errors_of(v, n);
+	draw(&e[n_ops], 0, (double)all);
+	for (size_t k = 0; k < n_ops; k++)
+		if (e[k].n)
+			draw(&e[k], e[n_ops].shift, groups[k]);
 	rc = 0;
 out:
-	rows_by_op_fini(&by);
+	pl_tprog_by_op_fini(&by);
 	pl_free(v);
+	pl_free(seen);
+	pl_free(groups);
 	return rc;
 }
 
@@ -315,7 +328,7 @@ static int find_errors(const struct pl_tprog_set *s, const pl_id *group,
 		pl_progress("leaving out groups, %u of %u", k + 1, groups);
 		PL_TRY(try_fold(s, o, fold, k, y, err));
 	}
-	rc = calibrate(s, y, op, n_ops, e, err);
+	rc = calibrate(s, y, group, op, n_ops, e, err);
 out:
 	pl_free(seen);
 	pl_free(y);
@@ -459,9 +472,8 @@ static bool is_inside(const struct pl_tprog_model *m, const float *x)
 	return true;
 }
 
-/* Labels of all rows of a set. */
-static int label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *y,
-		 struct pl_err *err)
+int pl_tprog_label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *y,
+		   struct pl_err *err)
 {
 	size_t *row;
 	int rc;
@@ -474,6 +486,15 @@ static int label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double 
 	return rc;
 }
 
+/* The interval also holds the errors of the adaptation. */
+static void widen(struct pl_tprog_time *t, const struct pl_tprog_left *left)
+{
+	if (isnan(t->lo_ns) || !left->n)
+		return;
+	t->lo_ns = fmin(t->lo_ns, t->ns * exp(left->low));
+	t->hi_ns = fmax(t->hi_ns, t->ns * exp(left->high));
+}
+
 int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
 		   struct pl_err *err)
 {
@@ -481,153 +502,14 @@ int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 	int rc;
 
 	PL_CHECK(pl_alloc(&y, s->n + 1, sizeof(*y), err));
-	rc = label(m, s, y, err);
+	rc = pl_tprog_label(m, s, y, err);
 	for (size_t i = 0; i < s->n && rc >= 0; i++) {
 		t[i] = time_of(&s->v[i], y[i], errors_named(m, s->names.str[s->v[i].op]),
 			       &m->errors[m->ops.n]);
+		widen(&t[i], &m->left);
 		t[i].inside = is_inside(m, s->v[i].x);
 	}
 	pl_free(y);
-	return rc;
-}
-
-/* ---- adaptation ------------------------------------------------------------------------------ */
-
-/* The operation's offset is the median error, as if PRIOR programs more had that of all. */
-static double offset_of(double *v, size_t n, double all)
-{
-	return n ? (pl_median_double(v, n) * (double)n + all * PRIOR) / ((double)n + PRIOR) : all;
-}
-
-struct adaptation {
-	struct pl_tprog_model *m;
-	const struct pl_tprog_set *s;
-	const struct pl_tprog_adapt_opts *o;
-	struct pl_tprog_time *t; /* [s->n] as predicted before, each of the arrays */
-	double *error;		 /* of logarithms */
-	double *left;		 /* what the offsets leave of it */
-	double *label;		 /* as predicted, without offsets and shifts */
-	pl_id *op;
-};
-
-static void adaptation_fini(struct adaptation *a)
-{
-	pl_free(a->t);
-	pl_free(a->error);
-	pl_free(a->left);
-	pl_free(a->label);
-	pl_free(a->op);
-}
-
-/* It adapts from the beginning, not from an earlier device. */
-static int adaptation_init(struct adaptation *a, struct pl_err *err)
-{
-	const struct pl_tprog_set *s = a->s;
-	struct pl_tprog_model *m = a->m;
-
-	pl_boost_fini(&m->adapted);
-	if (m->net)
-		pl_tprog_network_reset(m->net);
-	for (size_t k = 0; k <= m->ops.n; k++)
-		m->errors[k].offset = 0;
-	PL_CHECK(pl_alloc(&a->t, s->n, sizeof(*a->t), err));
-	PL_CHECK(pl_alloc(&a->error, s->n, sizeof(*a->error), err));
-	PL_CHECK(pl_alloc(&a->left, s->n, sizeof(*a->left), err));
-	PL_CHECK(pl_alloc(&a->label, s->n, sizeof(*a->label), err));
-	PL_CHECK(pl_alloc(&a->op, s->n, sizeof(*a->op), err));
-	PL_CHECK(label(m, s, a->label, err));
-	PL_CHECK(pl_tprog_apply(m, s, a->t, err));
-	for (size_t i = 0; i < s->n; i++) {
-		const char *name = s->names.str[s->v[i].op];
-
-		a->op[i] = pl_intern_find(&m->ops, name, strlen(name));
-		a->op[i] = a->op[i] == PL_NONE ? m->ops.n : a->op[i];
-		a->error[i] = log(s->v[i].ns / a->t[i].ns);
-	}
-	return 0;
-}
-
-/* Offsets of all together and of each operation that the model knows. */
-static int find_offsets(struct adaptation *a, struct pl_err *err)
-{
-	struct pl_tprog_model *m = a->m;
-	struct rows_by_op by = { .row = NULL };
-	double *v = NULL, all;
-	int rc;
-
-	PL_TRY(rows_by_op_init(&by, a->op, a->s->n, m->ops.n, err));
-	PL_TRY(pl_alloc(&v, a->s->n, sizeof(*v), err));
-	memcpy(v, a->error, a->s->n * sizeof(*v));
-	all = m->errors[m->ops.n].offset = pl_median_double(v, a->s->n);
-	for (size_t k = 0; k <= m->ops.n; k++) {
-		size_t n = 0;
-
-		for (size_t at = by.first[k]; at < by.first[k + 1]; at++)
-			v[n++] = a->error[by.row[at]];
-		if (k < m->ops.n)
-			m->errors[k].offset = offset_of(v, n, all);
-		for (size_t at = by.first[k]; at < by.first[k + 1]; at++)
-			a->left[by.row[at]] = a->error[by.row[at]] - m->errors[k].offset;
-	}
-	rc = 0;
-out:
-	rows_by_op_fini(&by);
-	pl_free(v);
-	return rc;
-}
-
-/* Adds trees that learn by how much the model's trees are wrong. Where those trees are half of the
- * model, the new ones count half, too. */
-static int add_trees(struct adaptation *a, struct pl_err *err)
-{
-	const struct pl_boost_opts few = { .rounds = 150,
-					   .leaves = 6,
-					   .rate = 0.06,
-					   .least = 6,
-					   .samples = 0.8,
-					   .features = 0.3,
-					   .loss = PL_BOOST_ABSOLUTE,
-					   .seed = 1,
-					   .pool = a->o->pool };
-	const struct pl_tprog_set *s = a->s;
-	float *left = NULL;
-	size_t *use = NULL;
-	int rc;
-
-	PL_TRY(pl_alloc(&left, s->n, sizeof(*left), err));
-	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
-	for (size_t i = 0; i < s->n; i++) {
-		use[i] = i;
-		left[i] =
-			(float)(a->label[i] + a->left[i] - pl_boost_apply(&a->m->trees, s->v[i].x));
-	}
-	PL_TRY(grow(s, use, s->n, left, NULL, few, &a->m->adapted, err));
-out:
-	pl_free(left);
-	pl_free(use);
-	return rc;
-}
-
-int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s,
-		   const struct pl_tprog_adapt_opts *o, struct pl_err *err)
-{
-	struct adaptation a = { .m = m, .s = s, .o = o };
-	int rc;
-
-	PL_TRY(pl_tprog_check_rows(s, err));
-	PL_TRY(adaptation_init(&a, err));
-	PL_TRY(find_offsets(&a, err));
-	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
-	if (s->n >= PL_TPROG_ADAPT_TREES && m->trees.n_trees)
-		PL_TRY(add_trees(&a, err));
-	for (size_t i = 0; i < s->n; i++)
-		a.label[i] += a.left[i];
-	if (m->net)
-		PL_TRY(pl_tprog_network_adapt(m->net, s, a.label, o->target ? o->target : s,
-					      o->discrepancy, o->seed, err));
-	rc = 0;
-out:
-	adaptation_fini(&a);
 	return rc;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Cost models of tensor programs as files, paceline-costmodel(5): blocks PHED (learner, device,
- * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA and PNAD (trees and
- * parameters of an adaptation), PEND.
+ * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA, PNAD and PLFT (trees,
+ * parameters and errors of an adaptation), PEND.
  */
 #include <math.h>
 
@@ -14,6 +14,7 @@
 #define B_NET	      PL_FOURCC('P', 'N', 'E', 'T')
 #define B_ADAPTED     PL_FOURCC('P', 'A', 'D', 'A')
 #define B_NET_ADAPTED PL_FOURCC('P', 'N', 'A', 'D')
+#define B_LEFT	      PL_FOURCC('P', 'L', 'F', 'T')
 #define B_END	      PL_FOURCC('P', 'E', 'N', 'D')
 #define BLOCK_VERSION 1
 
@@ -73,6 +74,12 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 	PL_TRY(put_trees(w, B_ADAPTED, &m->adapted, &b, err));
 	if (m->net && pl_tprog_network_put_adapted(m->net, &b))
 		PL_TRY(pl_container_writer_put(w, B_NET_ADAPTED, BLOCK_VERSION, 1, &b, err));
+	if (m->left.n) {
+		pl_io_put_varint(&b, m->left.n);
+		pl_io_put_f64(&b, m->left.low);
+		pl_io_put_f64(&b, m->left.high);
+		PL_TRY(pl_container_writer_put(w, B_LEFT, BLOCK_VERSION, 1, &b, err));
+	}
 	rc = pl_container_writer_put(w, B_END, BLOCK_VERSION, 1, &b, err);
 out:
 	pl_buf_fini(&b);
@@ -185,6 +192,19 @@ static int get_net_adapted(void *arg, const struct pl_block *b, struct pl_cur *c
 	return pl_tprog_network_get_adapted(c, m->net, err);
 }
 
+static int get_left(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_tprog_left *left = &((struct pl_tprog_model *)arg)->left;
+	uint64_t n = pl_io_get_varint(c);
+
+	(void)b;
+	left->n = (uint32_t)n;
+	left->low = pl_io_get_f64(c);
+	left->high = pl_io_get_f64(c);
+	c->bad |= !n || n > UINT32_MAX || !isfinite(left->low) || !isfinite(left->high);
+	return c->bad ? pl_record_get_short(err) : 0;
+}
+
 static int get_end(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
 	(void)arg;
@@ -196,7 +216,8 @@ static int get_end(void *arg, const struct pl_block *b, struct pl_cur *c, struct
 
 static const struct pl_blocks_part parts[] = {
 	{ B_HEAD, get_head },	    { B_TREES, get_learned },		{ B_NET, get_net },
-	{ B_ADAPTED, get_adapted }, { B_NET_ADAPTED, get_net_adapted }, { B_END, get_end }
+	{ B_ADAPTED, get_adapted }, { B_NET_ADAPTED, get_net_adapted }, { B_LEFT, get_left },
+	{ B_END, get_end }
 };
 static const struct pl_blocks_form form = { .what = "model",
 					    .remedy = "train it again",

@@ -60,6 +60,12 @@ struct pl_tprog_errors {
 	double shift, low, high; /* to the prediction, and to the ends of its interval */
 	double offset;		 /* of the device or network that the model was adapted to */
 };
+/* Errors on n programs that were left out of an adaptation, as logarithms: the 5th and 95th
+ * percentile. n 0: not known. */
+struct pl_tprog_left {
+	uint32_t n;
+	double low, high;
+};
 #define PL_TPROG_OPS_MAX 4096
 struct pl_tprog_model {
 	enum pl_tprog_learner learner;
@@ -70,7 +76,27 @@ struct pl_tprog_model {
 	float least[PL_TPROG_COLUMNS], most[PL_TPROG_COLUMNS];
 	struct pl_boost trees;	      /* n_trees 0: none */
 	struct pl_tprog_network *net; /* NULL: none */
-	struct pl_boost adapted; /* what pl_tprog_adapt() adds to the trees; n_trees 0: nothing */
+	struct pl_boost adapted;   /* what pl_tprog_adapt() adds to the trees; n_trees 0: nothing */
+	struct pl_tprog_left left; /* of it */
 };
+
+/* Trees that learn y from the vectors of the rows use[0 .. n). start: NULL, or (n). */
+int pl_tprog_grow(const struct pl_tprog_set *s, const size_t *use, size_t n, const float *y,
+		  const float *start, struct pl_boost_opts o, struct pl_boost *trees,
+		  struct pl_err *err) PL_MUST;
+/* Labels of all rows of a set, without offsets and shifts. */
+int pl_tprog_label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *y,
+		   struct pl_err *err) PL_MUST;
+/* Sorts the errors. */
+struct pl_tprog_errors pl_tprog_errors_of(double *error, size_t n);
+
+/* The rows of each operation k: row[first[k] .. first[k + 1]), ascending. op[i], of row i: up to
+ * n_ops. */
+struct pl_tprog_by_op { /* zero-initialised is empty */
+	size_t *row, *first;
+};
+void pl_tprog_by_op_fini(struct pl_tprog_by_op *r);
+int pl_tprog_by_op_init(struct pl_tprog_by_op *r, const pl_id *op, size_t n, size_t n_ops,
+			struct pl_err *err) PL_MUST;
 
 #endif

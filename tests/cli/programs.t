@@ -77,6 +77,14 @@ sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
 status 0 "a device that is a thousand times slower" "$BIN/predict" --schema=tprog --adapt slow.tprog -m small.model -o slow.model
 status 0 "... of which some programs are measured" "$BIN/predict" --schema=tprog --eval -m slow.model -O csv slow.tprog
 check "... has the errors of the first" awk -F , '$1 == "all" && $3 == 42 && $5 < 0.9 && $5 > 0 { found = 1 } END { exit !found }' "$TMP/out"
+awk '/^program/ { n++ } n <= 18' slow.tprog >eighteen.tprog
+awk '/^program/ { n++ } n <= 19' slow.tprog >nineteen.tprog
+status 0 "adapted to 18 programs" "$BIN/predict" --schema=tprog --adapt eighteen.tprog -m small.model -o few.model
+says 'eighteen.tprog has 18 programs of slow; fewer than 19 do not show' "... warns of its intervals"
+status 0 "... and to 19" "$BIN/predict" --schema=tprog --adapt nineteen.tprog -m small.model -o few.model
+check "... does not" test ! -s "$TMP/err"
+status 0 "what is in it" "$BIN/predict" few.model
+holds "$TMP/out" 'Errors on the 19 programs of the adaptation, left out in turn: 5 % are below' "... errors of the adaptation"
 cat small.tprog >both.tprog
 sed 1d slow.tprog >>both.tprog
 status 3 "a model of two devices" "$BIN/predict" --train --schema=tprog both.tprog -o none.model

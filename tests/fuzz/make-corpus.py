@@ -204,15 +204,41 @@ def defined(name, path):
 
 LEAF = int(defined("#define PL_TPROG_CDMPP", "lib/tprog/tprog.h")) + int(defined("#define PL_TPROG_OWN", "lib/tprog/tprog.h").split()[0])
 COLUMNS = LEAF + int(defined("#define PL_TPROG_SUMS", "lib/tprog/cost.h"))
-# the layers of the network, and how many parameters they have: others are refused
-with open(os.path.join(ROOT, "../../../lib/tprog/network.c")) as f:
-    layers = re.search(r"static const char text\[\] =(.*?);", f.read(), re.S).group(1)
-layers = "".join(re.findall(r'"(.*?)"', layers)).replace("\\n", "\n")
-PARAMS = 214288
-net = string(layers) + struct.pack("<3d", 0.25, -1, 2) + struct.pack("<2f", -1, 40) * LEAF + varint(PARAMS)
+# a small network; its layers are those of pl_tprog_network_layers() with one block: others are refused
+WIDTH, LATENT, LEAVES, MOMENTS = 2, 2, 8, 5
+layers = """input %d %d
+dense %d
+residual
+layernorm
+attention 1
+end
+residual
+layernorm
+dense %d
+gelu
+dense %d
+end
+layernorm
+flatten
+dense %d
+relu
+dense %d
+relu
+dense 1
+loss squared
+""" % (LEAVES, LEAF + 1, WIDTH, 3 * WIDTH, WIDTH, 2 * LATENT, LATENT)
+dense = [(LEAF + 1, WIDTH), (WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 3 * WIDTH), (3 * WIDTH, WIDTH)]
+dense += [(LEAVES * WIDTH, 2 * LATENT), (2 * LATENT, LATENT), (LATENT, 1)]
+# each array begins at a multiple of 16 numbers
+PARAMS = sum((n + 15) // 16 * 16 for n in [i * o for i, o in dense] + [o for i, o in dense] + 6 * [WIDTH])
+net = string(layers) + b"".join(map(varint, (1, 1, WIDTH, LATENT, 4))) + struct.pack("<5d", 0.004, 1, 0.25, -1, 2)
+net += struct.pack("<2f", -1, 40) * LEAF + struct.pack("<d", 0) * (MOMENTS * LATENT) + varint(PARAMS)
+left = block("PLFT", varint(100) + struct.pack("<2d", -0.75, 0.5))
 ops = [("dense", 120, 0.1, -0.25, 0.5, 0.0), ("", 240, 0.0, -0.5, 0.75, 0.125)]
-put("tprog_model", "trees.blocks", head(0, ops) + block("PROV", b"by hand\n") + block("PTRE", trees()) + block("PADA", trees()) + block("PEND", b"") + b"    ")
-put("tprog_model", "both.blocks", head(2, ops) + block("PTRE", trees()) + block("PNET", net, 4 * PARAMS) + block("PEND", b"") + b"    ")
+put("tprog_model", "trees.blocks", head(0, ops) + block("PROV", b"by hand\n") + block("PTRE", trees()) + block("PADA", trees()) + left +
+    block("PEND", b"") + b"    ")
+put("tprog_model", "both.blocks", head(2, ops) + block("PTRE", trees()) + block("PNET", net, 4 * PARAMS) +
+    block("PADA", trees()) + block("PNAD", varint(PARAMS), 4 * PARAMS) + left + block("PEND", b"") + b"    ")
 put("tprog_model", "none.blocks", head(0, ops[1:]) + block("PEND", b"") + b"    ")
 put("tprog_model", "order.blocks", block("PTRE", trees()) + head(2, ops))
 put("job", "all.job", """paceline-job 1

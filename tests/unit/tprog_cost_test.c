@@ -275,6 +275,133 @@ out:
 	pl_tprog_set_fini(&odd);
 }
 
+/* A normal deviate, as the sum of twelve uniform ones. */
+static double normal(uint64_t *rng)
+{
+	double sum = 0;
+
+	for (int i = 0; i < 12; i++)
+		sum += (double)(pl_rng_next(rng) >> 11) * 0x1p-53;
+	return sum - 6;
+}
+
+/* Another device: three times as slow, by a factor of each operation, with noise. */
+static int fill_far(struct pl_tprog_set *s, uint64_t first, int each, double noise,
+		    struct pl_err *err)
+{
+	uint64_t rng = first;
+
+	PL_CHECK(fill(s, first, each, "far", 3, err));
+	for (size_t i = 0; i < s->n; i++)
+		s->v[i].ns *= (1 + 0.3 * (double)(strlen(s->names.str[s->v[i].op]) % 4)) *
+			      exp(noise * normal(&rng));
+	return 0;
+}
+
+/* The share of the times that lie in their intervals, and the mean width of these, as logarithms.
+ */
+static int look_at_intervals(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *held,
+			     double *width, struct pl_err *err)
+{
+	struct pl_tprog_time *t;
+	int rc;
+
+	*held = *width = 0;
+	PL_CHECK(pl_alloc(&t, s->n, sizeof(*t), err));
+	rc = pl_tprog_apply(m, s, t, err);
+	for (size_t i = 0; i < s->n && rc >= 0; i++) {
+		*held += t[i].lo_ns <= s->v[i].ns && s->v[i].ns <= t[i].hi_ns;
+		*width += log(t[i].hi_ns / t[i].lo_ns);
+	}
+	pl_free(t);
+	*held /= (double)s->n;
+	*width /= (double)s->n;
+	return rc;
+}
+
+/* Intervals of an adapted model hold programs of the new device that it has not seen. */
+static void test_adapted_intervals(void)
+{
+	const struct pl_tprog_fit_opts o = { .intervals = true, .threads = 1, .seed = 1 };
+	const struct pl_tprog_adapt_opts adapt = { .discrepancy = 1 };
+	const double noise[] = { 0, 0.4, 0.8, 0 };
+	struct pl_tprog_set s = { .n = 0 };
+	struct pl_tprog_model *m = NULL;
+	struct pl_err err = { 0 };
+	double held = 0, width[PL_LEN(noise)] = { 0 };
+
+	if (!ok(fill(&s, 1, 20, "box", 1, &err) == 0 && pl_tprog_fit(&s, &o, &m, &err) == 0,
+		"a model %s", err.msg))
+		goto out;
+	for (size_t k = 0; k < PL_LEN(noise); k++) {
+		struct pl_tprog_set few = { .n = 0 }, fresh = { .n = 0 };
+
+		ok(fill_far(&few, 4001, 17, noise[k], &err) == 0 &&
+			   fill_far(&fresh, 5001, 50, noise[k], &err) == 0,
+		   "programs of a device with noise %g %s", noise[k], err.msg);
+		few.n = pl_min_size(few.n, 100);
+		ok(pl_tprog_adapt(m, &few, &adapt, &err) == 0 &&
+			   look_at_intervals(m, &fresh, &held, &width[k], &err) == 0,
+		   "... adapt it %s", err.msg);
+		ok(held >= 0.85, "... its intervals hold %.3g of %zu others", held, fresh.n);
+		pl_tprog_set_fini(&few);
+		pl_tprog_set_fini(&fresh);
+	}
+	ok(width[0] < width[1] && width[1] < width[2], "more noise makes them wider");
+	ok(width[3] == width[0], "... and less makes them what they were");
+out:
+	pl_tprog_model_free(m);
+	pl_tprog_set_fini(&s);
+}
+
+/* By how much calibration moves predictions if the programs are those of n networks; as a
+ * logarithm, of the program that it moves most. */
+static int find_shift(struct pl_tprog_set *s, size_t n, double *shift, struct pl_err *err)
+{
+	struct pl_tprog_fit_opts o = { .threads = 1, .seed = 1 };
+	struct pl_tprog_time *t = NULL;
+	struct pl_tprog_model *m = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&t, 2 * s->n, sizeof(*t), err));
+	for (size_t i = 0; i < s->n; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "network %zu", i % n);
+		PL_TRY(pl_intern_add(&s->names, name, strlen(name), &s->v[i].model, err));
+	}
+	for (int k = 0; k < 2; k++) {
+		o.intervals = k;
+		pl_tprog_model_free(m);
+		PL_TRY(pl_tprog_fit(s, &o, &m, err));
+		PL_TRY(pl_tprog_apply(m, s, t + (size_t)k * s->n, err));
+	}
+	*shift = 0;
+	for (size_t i = 0; i < s->n; i++)
+		*shift = fmin(*shift, log(t[s->n + i].ns / t[i].ns));
+	rc = 0;
+out:
+	pl_tprog_model_free(m);
+	pl_free(t);
+	return rc;
+}
+
+/* Times with noise have the least relative error if predictions are short; a few networks are too
+ * few to show by how much. */
+static void test_few_networks(void)
+{
+	struct pl_tprog_set s = { .n = 0 };
+	struct pl_err err = { 0 };
+	double few = 0, many = 0;
+
+	ok(fill_far(&s, 1, 20, 0.8, &err) == 0 && find_shift(&s, 3, &few, &err) == 0 &&
+		   find_shift(&s, 40, &many, &err) == 0,
+	   "programs with noise, of three networks and of 40 %s", err.msg);
+	ok(many < -0.4, "forty networks make predictions shorter: by a factor of %.3g", exp(many));
+	ok(few < 0 && few > 0.7 * many, "... three of them by less: by a factor of %.3g", exp(few));
+	pl_tprog_set_fini(&s);
+}
+
 /* What was measured of a group does not change what is predicted for it. */
 static void test_cross(void)
 {
@@ -346,6 +473,8 @@ out:
 int main(void)
 {
 	ALONE(test_models());
+	ALONE(test_adapted_intervals());
+	ALONE(test_few_networks());
 	test_tune();
 	ALONE(test_cross());
 	ALONE(test_choose());
