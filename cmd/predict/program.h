@@ -17,13 +17,13 @@ struct config {
 	int import; /* 1: autotvm; 0: no */
 	int to;	    /* enum output */
 	int learner;
-	const char *adapt, *target, *model, *schema, *unit, *measure;
-	double discrepancy; /* weight */
+	const char *target, *model, *schema, *unit, *measure;
+	double discrepancy; /* weight; NAN: not given */
 	double host_us;	    /* of a launch; NAN: not given */
 	int64_t tune;	    /* trials; 0: the usual settings */
 	int64_t programs;   /* of an operation */
 	int64_t choose;	    /* programs; -1: not wanted */
-	struct pl_list device, folder;
+	struct pl_list device, folder, adapt;
 };
 
 /* The tables, data sheets and the model that the command line names. */

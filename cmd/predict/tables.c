@@ -31,7 +31,7 @@ int find_table_devices(struct work *w, struct pl_err *err)
 		w->device[table] = device;
 		used = true;
 	}
-	if (!used && !w->c->adapt)
+	if (!used && !w->c->adapt.n)
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=%s stands behind the last table; it holds for the tables "
 			       "after it",

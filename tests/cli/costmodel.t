@@ -294,13 +294,19 @@ check "... and are not narrower than before, in the mean" awk -F , 'FNR > 1 { w[
 	END { print "# " w["seen.out"] / n, w["noisy.out"] / n; exit !(n > 100 && w["seen.out"] > 0.99 * w["noisy.out"]) }' noisy.out seen.out
 cat few.csv >two.devices
 tail -n 3 one.csv >>two.devices
-status 2 "--adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
+status 2 "each --adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
+says 'write --adapt few.csv' "... says what to write"
+cut -d , -f 1-7 few.bmm >less.bmm # without a column that products do not need
+grep -v '^bmm' few.csv >few.rest
+status 0 "two tables of a device" p --adapt less.bmm --adapt few.rest -m k.model -o two.model
+p --eval -m two.model -O csv slow.csv >two.csv.out
+check "... are as one of all their rows" same two.csv.out after.csv
 status 3 "measurements of two devices adapt nothing" p --adapt two.devices -m k.model -o no.model
 says 'two devices' "it says so"
 
 # ---- explaining --------------------------------------------------------------------------------------
 
-status 0 "--explain of a model" p --explain -m k.model
+status 0 "--explain of a model" "$BIN/predict" --explain -m k.model
 mv out explained
 "$BIN/predict" k.model >out
 check "a model alone: the same" same out explained
@@ -393,12 +399,23 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "no schema" 2 'schema=neusight' --train one.csv -o bad.model
 	refused "a schema that is not there" 4 'built in' --train --schema=none one.csv -o bad.model
 	refused "no model" 2 '-m FILE' one.csv two.csv
-	refused "a table in place of a model" 3 'not a cost model' one.csv
+	status 3 "a table in place of a model" "$BIN/predict" one.csv
+	says 'not a cost model' "... the message"
+	status 2 "a device, to show a model" "$BIN/predict" --device=one k.model
+	says 'leave out --device' "... the message"
+	status 2 "a schema, to show a model" "$BIN/predict" --schema=neusight k.model
+	says 'leave out --schema' "... the message"
 	refused "two things at once" 2 'exclude each other' --train --eval --schema=neusight one.csv
 	refused "--device behind the tables" 2 'behind the last table' -m k.model three.csv --device=four
 	refused "a unit, where no latency is read" 2 'reads no latency' -m k.model --unit=us one.csv
 	refused "a learner, where nothing is learned" 2 'nothing is learned' -m k.model --learner=raw one.csv
 	refused "a number of programs, where none is measured" 2 'goes with --measure' -m k.model --programs=3 one.csv
+	refused "... even as many as usual" 2 'goes with --measure' -m k.model --programs=100 one.csv
+	refused "no intervals, where none is found" 2 'goes with --train and --cross' -m k.model --no-intervals one.csv
+	refused "... to compare" 2 'goes with --train and --cross' --eval -m k.model --no-intervals one.csv
+	refused "the weight of a network, for tables" 2 'adapt of tensor programs' -m k.model --discrepancy=5 --adapt few.csv -o bad.model
+	refused "data sheets, to show a model" 2 'leave out --devices' k.model
+	refused "... to explain it" 2 'leave out --devices, or name' --explain -m k.model
 	refused "two --device in a row" 2 'holds for no table' -m k.model --device=one --device=four three.csv
 	refused "... to adapt" 2 'holds for no table' -m k.model --device=one --adapt three.csv --device=four -o bad.model
 	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
