@@ -2,7 +2,8 @@
 #include "core/sort.h"
 #include "kernel/model_internal.h"
 
-#define LEAST 0.01 /* shares and factors below are not shown */
+#define LEAST 0.01  /* shares below are not shown, */
+#define SHOWN 0.005 /* nor factors whose logarithm is below */
 
 static void write_name(struct pl_writer *w, const struct pl_kernel_model *m, const struct part *p)
 {
@@ -62,7 +63,7 @@ static void write_parts(struct pl_writer *w, const struct part *p, const double 
 	bool taken[PL_FEATURES] = { false };
 	int f;
 
-	while ((f = largest(part, taken)) < PL_FEATURES && fabs(part[f]) >= 0.005)
+	while ((f = largest(part, taken)) < PL_FEATURES && fabs(part[f]) >= SHOWN)
 		pl_write_format(w, "    x %.3f  %s\n", exp(part[f]),
 				pl_kernel_feature_name(p->family, (unsigned)f));
 }
@@ -72,7 +73,8 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 {
 	const struct pl_device *d = &s->devices.v[x->device];
 	const struct part *p;
-	double part[PL_FEATURES] = { 0 }, base;
+	double part[PL_FEATURES] = { 0 }, base, rest;
+	const double *few;
 	float row[PL_FEATURES];
 	struct pl_tile tile = { 0 };
 	struct pl_kernel_time t;
@@ -109,8 +111,13 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 	write_parts(w, p, part);
 	for (int i = 0; i < PL_FEATURES; i++)
 		base += part[i];
-	if (fabs(log(t.factor) - base) >= 0.005)
-		pl_write_format(w, "    x %.3f  this device\n", t.factor / exp(base));
+	rest = log(t.factor) - base;
+	few = t.few ? pl_kernel_few(m, op, p->family, p->type) : NULL;
+	if (few && fabs(*few) >= SHOWN)
+		pl_write_format(w, "    x %.3f  this operation, of few measurements\n", exp(*few));
+	rest -= few ? *few : 0;
+	if (fabs(rest) >= SHOWN)
+		pl_write_format(w, "    x %.3f  this device\n", exp(rest));
 	return 0;
 }
 

@@ -109,6 +109,12 @@ p -m k.model --device=four three.csv --device=three three.csv >both.out
 tail -n +2 three.out >after
 tail -n "$(wc -l <after)" both.out >last
 check "--device holds for the tables after it" same last after
+p -m k.model five.out >again.out
+check "columns of predictions that the table has already are replaced" same again.out five.out
+awk -F , 'BEGIN { OFS = "," } { x = NR == 1 ? "lo_ns" : "7"; print x, $0, NR == 1 ? "flag" : "old" }' five.queries >mixed.queries
+p -m k.model mixed.queries five.out >again.out
+{ cat five.out; tail -n +2 five.out; } >twice.out
+check "... wherever they stand, beside tables without them" same again.out twice.out
 gzip -k five.queries
 p -m k.model five.queries.gz >gz.out
 check "compressed tables are read" same gz.out five.out
@@ -315,6 +321,10 @@ sed -n '1p;2p' five.queries >one.query
 status 0 "--explain of an operation" p --explain -m k.model one.query
 holds out '^  floor .* computing .* memory' "it shows the bounds"
 holds out 'tile [0-9]* x [0-9]*$' "and the tile"
+sed 2q gelu.csv >one.query
+status 0 "... of few measurements, on a device that was not measured" p --explain -m few.model one.query
+holds out '^    x [23]\.[0-9]*  this operation, of few measurements$' "its own offset"
+check "... and none of the device" no grep -q 'this device' out
 
 # ---- data sheets ---------------------------------------------------------------------------------------
 

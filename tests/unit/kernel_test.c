@@ -223,6 +223,9 @@ static void test_devices(void)
 	says(pl_device_missing(&d, "H100", &err), &err,
 	     "no data sheet of \"H100\"; there are my_gpu, Tesla_T4, cpu_40GB", "those there are");
 	memset(&err, 0, sizeof(err));
+	says(pl_device_missing(&d, "40GB", &err), &err,
+	     "\"40GB\" may be my_gpu or cpu_40GB; give the whole name", "two that it may be");
+	memset(&err, 0, sizeof(err));
 	says(pl_device_missing(&e, "H100", &err), &err, "--devices", "no folder was named");
 
 	memset(&err, 0, sizeof(err));
