@@ -41,6 +41,23 @@ struct work {
 	const char *device_name; /* the machine that programs are measured on */
 };
 
+/* names.c: operations for a warning, by their names. */
+struct names {
+	struct pl_intern intern;
+	struct name_count {
+		pl_id name;
+		size_t times;
+		double weight;
+	} * v;
+	size_t n, cap;
+};
+int names_add(struct names *n, const char *name, double weight, struct pl_err *err) PL_MUST;
+#define NAMES_TEXT 400 /* bytes */
+/* "24 \"copy\", 1 \"embedding\" and 3 names more": those of most weight first. Nothing can be added
+ * after it. */
+const char *names_text(struct names *n, char *out, size_t size);
+void names_fini(struct names *n);
+
 /* tables.c */
 
 /* Which --device stands before each table. */

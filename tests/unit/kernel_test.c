@@ -543,7 +543,8 @@ static void test_work(void)
 	     "padding");
 	memset(&err, 0, sizeof(err));
 	k = (struct pl_kernel){ .family = PL_KERNEL_GEMM, .dim = { 1, 2, NAN, 2 } };
-	says(pl_kernel_check(&k, &err), &err, "n of gemm is nan", "a number that is not known");
+	says(pl_kernel_check(&k, &err), &err, "n of gemm is not known, and must be a number",
+	     "a number that is not known");
 	memset(&err, 0, sizeof(err));
 	k.dim[2] = INFINITY;
 	says(pl_kernel_check(&k, &err), &err, "n of gemm is inf", "an infinite one");
