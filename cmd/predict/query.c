@@ -23,6 +23,7 @@ struct answer {
 	struct pl_buf header;	  /* of the first table */
 	struct pl_buf old;	  /* [column] of the table: is it one that is added? */
 	bool is_long, has_old;
+	size_t explained; /* rows */
 };
 
 static void write_time(struct answer *a, const struct pl_kernel_time *t)
@@ -61,9 +62,9 @@ static int end_block(struct answer *a, struct pl_err *err)
 	a->at[a->s.n] = a->text.b.n;
 	for (size_t i = 0; i < a->s.n; i++) {
 		if (a->w->c->explain) {
-			if (i)
+			if (a->explained++)
 				pl_write_text(&a->out, "\n");
-			PL_CHECK(pl_kernel_explain(a->w->model, &a->s, &a->s.v[i], &a->out, err));
+			pl_kernel_explain(a->w->model, &a->s, &a->s.v[i], &a->t[i], &a->out);
 			continue;
 		}
 		pl_write(&a->out, a->text.b.p + a->at[i], a->at[i + 1] - a->at[i]);

@@ -321,6 +321,12 @@ sed -n '1p;2p' five.queries >one.query
 status 0 "--explain of an operation" p --explain -m k.model one.query
 holds out '^  floor .* computing .* memory' "it shows the bounds"
 holds out 'tile [0-9]* x [0-9]*$' "and the tile"
+awk 'NR > 1 { row[NR - 2] = $0; next } { print } END { for (i = 0; i < 5000; i++) print row[i % (NR - 1)] }' five.queries >many.queries
+status 0 "... of more than a block of rows" p --explain -m k.model many.queries
+check "... each is explained, with a blank line between" sh -c "[ \$(grep -c ' on five: ' out) = 5000 ] && [ \$(grep -c '^\$' out) = 4999 ]"
+awk '/^$/ { n++ } n >= 600 && n < 1200' out >second
+awk '/^$/ { n++ } n >= 4200 && n < 4800' out >last
+check "... the same operations in another block alike" same second last
 sed 2q gelu.csv >one.query
 status 0 "... of few measurements, on a device that was not measured" p --explain -m few.model one.query
 holds out '^    x [23]\.[0-9]*  this operation, of few measurements$' "its own offset"
