@@ -9,8 +9,6 @@
 #include "program.h"
 
 #define HOST_US_MAX 1e6
-#define PROGRAMS    100 /* of an operation, unless --programs says otherwise */
-#define UNSET	    INT64_MIN
 #define AT(m)	    offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
@@ -95,7 +93,7 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->intervals = true;
-	c->programs = UNSET;
+	c->programs = PROGRAMS_UNSET;
 	c->choose = -1;
 	c->discrepancy = NAN;
 	c->host_us = NAN;
@@ -117,7 +115,7 @@ static int check_pairs(const struct config *c, struct pl_err *err)
 	if (!isnan(c->host_us) && !(c->host_us >= 0 && c->host_us <= HOST_US_MAX))
 		return pl_fail(err, PL_EUSAGE, "--host-us: %g is not 0 to %g", c->host_us,
 			       HOST_US_MAX);
-	if (c->programs != UNSET && !c->measure)
+	if (c->programs != PROGRAMS_UNSET && !c->measure)
 		return pl_fail(err, PL_EUSAGE, "--programs goes with --measure");
 	if (!isnan(c->discrepancy) && (!c->adapt.n || !is_of_programs(c)))
 		return pl_fail(
@@ -181,7 +179,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (c->measure && (c->folder.n || (c->schema && !is_of_programs(c))))
 		return pl_fail(err, PL_EUSAGE, "--measure needs no %s: leave it out",
 			       c->folder.n ? "data sheets (--devices)" : "--schema");
-	if (c->programs != UNSET && (c->programs < 1 || c->programs > 1000000))
+	if (c->programs != PROGRAMS_UNSET && (c->programs < 1 || c->programs > 1000000))
 		return pl_fail(err, PL_EUSAGE, "--programs: %lld is not 1 to 1000000",
 			       (long long)c->programs);
 	PL_CHECK(check_pairs(c, err));
@@ -363,8 +361,6 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 
 	find_schema(&w, c);
 	PL_TRY(check(c, argc, argv, err));
-	if (c->programs == UNSET)
-		c->programs = PROGRAMS;
 	/* before the work: what cannot be written should be known at once */
 	out = pl_out_open(c->c.output,
 			  c->train || c->adapt.n || (c->to == OUT_GRAPH && !c->explain), err);

@@ -10,6 +10,8 @@
 enum { LEARNER_NET = 4 }; /* it and those behind it: of tensor programs only */
 enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH, OUT_C, OUT_CUDA };
 
+#define PROGRAMS_UNSET INT64_MIN
+
 struct config {
 	struct pl_common c; /* first */
 	bool train, eval, explain, intervals;
@@ -21,7 +23,7 @@ struct config {
 	double discrepancy; /* weight; NAN: not given */
 	double host_us;	    /* of a launch; NAN: not given */
 	int64_t tune;	    /* trials; 0: the usual settings */
-	int64_t programs;   /* of an operation */
+	int64_t programs;   /* of an operation; PROGRAMS_UNSET */
 	int64_t choose;	    /* programs; -1: not wanted */
 	struct pl_list device, folder, adapt;
 };

@@ -336,8 +336,9 @@ static int find_latencies(struct reader *r)
 	if (r->n_latencies || (!star && !r->o->measured))
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
-		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s",
-		       r->name, pattern, r->s->name, star ? "the operations" : "the latency");
+		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s%s",
+		       r->name, pattern, r->s->name, star ? "the operations" : "the latency",
+		       r->o->measured ? "" : "; in queries its cells may be empty");
 }
 
 /* Which operations of the schema have that name: [operation of the schema]. */

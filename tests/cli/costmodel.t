@@ -411,6 +411,12 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	status 0 "a third that is 100 times as slow is none" p $train bad.csv
 	: >bad.csv
 	refused "an empty table" 3 'bad.csv: the table is empty' $train bad.csv
+	sed 1q one.csv >bad.csv
+	refused "a header alone" 3 'bad.csv holds no measurement' $train bad.csv
+	edit 4 inf
+	refused "an infinite dimension" 3 'batch of gemm is not known, and must be a number; the cell holds "inf"' -m k.model bad.csv
+	edit 4 2.5
+	refused "a part of a product" 3 'line 5, column 4 (B): operation "bmm": batch of gemm is 2.5, and must be whole' $train bad.csv
 	refused "no table of that name" 4 'none.csv' $train none.csv
 	refused "no schema" 2 'schema=neusight' --train one.csv -o bad.model
 	refused "a schema that is not there" 4 'built in' --train --schema=none one.csv -o bad.model

@@ -110,6 +110,8 @@ status 3 "a model that is cut off" "$BIN/predict" --schema=tprog --explain -m cu
 status 2 "trees or a network" "$BIN/predict" --train --schema=tprog --learner=nearest small.tprog
 status 0 "programs that stand for all" "$BIN/predict" --schema=tprog --choose 9 small.tprog -o few.tprog
 check "... are nine" test "$(grep -c '^program' few.tprog) $(grep -c '^measured' few.tprog)" = "9 0"
+status 2 "... all of them, not so many" "$BIN/predict" --measure few.tprog --programs 3
+says 'leave out --programs' "... it says so"
 status 0 "... are measured" "$BIN/predict" --measure few.tprog --device=here -o few.measured
 check "... each" test "$(grep -c '^measured here' few.measured)" = 9
 check "... and are the same programs" sh -c 'grep -v "^measured" few.measured | cmp -s - few.tprog'
