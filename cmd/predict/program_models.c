@@ -341,6 +341,10 @@ static int adapt(struct models *m, struct pl_out *out, struct pl_err *err)
 	if (target.set.n)
 		o.target = &target.set;
 	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &before, err));
+	if (isnan(before) && (c->target || !isnan(c->discrepancy)))
+		PL_TRY(pl_fail(err, PL_EUSAGE,
+			       "%s is for the network of a model, and %s has none: leave it out",
+			       c->target ? "--target" : "--discrepancy", c->model));
 	PL_TRY(pl_tprog_adapt(m->model, &m->set, &o, err));
 	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &after, err));
 	if (!isnan(before))

@@ -74,6 +74,9 @@ status 3 "... to adapt, too" "$BIN/predict" --schema=tprog --adapt far.tprog -m 
 status 0 "... unless --unit says so" "$BIN/predict" --schema=tprog --eval --unit=ns -m small.model far.tprog
 status 2 "... of another unit" "$BIN/predict" --schema=tprog --eval --unit=us -m small.model far.tprog
 sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
+status 2 "the weight of a term of networks, for trees" "$BIN/predict" --adapt slow.tprog -m small.model --discrepancy 2 -o no.model
+says 'discrepancy is for the network of a model, and small.model has none' "... is refused"
+status 2 "... the programs of that term, too" "$BIN/predict" --adapt slow.tprog -m small.model --target slow.tprog -o no.model
 status 0 "a device that is a thousand times slower" "$BIN/predict" --schema=tprog --adapt slow.tprog -m small.model -o slow.model
 status 0 "... of which some programs are measured" "$BIN/predict" --schema=tprog --eval -m slow.model -O csv slow.tprog
 check "... has the errors of the first" awk -F , '$1 == "all" && $3 == 42 && $5 < 0.9 && $5 > 0 { found = 1 } END { exit !found }' "$TMP/out"
