@@ -126,7 +126,8 @@ static int on_header(void *arg, const struct pl_csv_row *raw, struct pl_err *err
 	else if (rc >= 0 && a->is_long &&
 		 (a->text.b.n != a->header.n || memcmp(a->text.b.p, a->header.p, a->header.n) != 0))
 		rc = pl_fail(err, PL_EDATA,
-			     "its columns differ from those of the first table; ask for it apart");
+			     "line 1: its columns differ from those of the first table; ask for it "
+			     "apart");
 	a->text.b.n = 0;
 	if (rc < 0 || !first)
 		return rc;

@@ -125,6 +125,7 @@ check "... as of the device that --device names" same std.out four.out
 mkdir three
 sed 's/$/,/' three.csv >three/more.csv
 status 3 "tables with other columns are refused" p -m k.model three.csv three/more.csv
+says 'three/more.csv: line 1: its columns differ' "... with the line"
 
 cat >wide.schema <<'END'
 paceline-schema 1
