@@ -21,8 +21,7 @@ struct filler {
 	/* operations; timeless: unknown, and without a duration; open: without an interval; alike:
 	 * by their family alone */
 	size_t unknown, timeless, beyond, open, alike, all;
-	pl_id unknown_name;
-	const char *alike_name; /* of the first one */
+	struct names unknown_names, timeless_names, alike_names;
 };
 
 static int find_device(const struct work *w, uint32_t *device, struct pl_err *err)
@@ -102,8 +101,10 @@ static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 	double ns = fmin(t->ns, 0x1p60);
 
 	f->beyond += t->flag == PL_KERNEL_EXTRAPOLATED;
-	if (t->flag == PL_KERNEL_UNKNOWN && !f->alike++)
-		f->alike_name = pl_edit_name(e, e->node[node].name);
+	if (t->flag == PL_KERNEL_UNKNOWN) {
+		f->alike++;
+		PL_CHECK(names_add(&f->alike_names, pl_edit_name(e, e->node[node].name), ns, err));
+	}
 	f->open += isnan(t->lo_ns);
 	e->node[node].below = away(ns, t->lo_ns);
 	e->node[node].above = away(ns, t->hi_ns);
@@ -112,11 +113,11 @@ static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 
 static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
 {
-	f->unknown_name = PL_NONE;
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 		const struct pl_shape *x = &f->g.shape[f->g.step[n->step].shape];
 		struct pl_kernel_time t;
+		struct names *names;
 
 		if (n->origin == PL_NONE || !is_predicted(x, n->origin))
 			continue;
@@ -127,30 +128,32 @@ static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
 			continue;
 		}
 		f->unknown++;
+		names = e->node[i].dur ? &f->unknown_names : &f->timeless_names;
 		f->timeless += e->node[i].dur == 0;
-		if (f->unknown_name == PL_NONE)
-			f->unknown_name = x->name[n->origin];
+		PL_CHECK(names_add(names, pl_intern_get(&f->g.str, x->name[n->origin]),
+				   (double)e->node[i].dur, err));
 	}
 	return pl_sim_settle(e, err);
 }
 
-static void say(const struct filler *f, const char *file)
+static void say(struct filler *f, const char *file)
 {
 	const struct pl_log *log = &f->w->c->c.log;
-
-	const char *name = f->unknown ? pl_intern_get(&f->g.str, f->unknown_name) : "";
+	char text[NAMES_TEXT];
 
 	if (f->unknown > f->timeless)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations keep their durations, because the model does "
-		       "not know them (\"%s\")",
-		       file, f->unknown - f->timeless, f->all, name);
+		       "not know them (%s)",
+		       file, f->unknown - f->timeless, f->all,
+		       names_text(&f->unknown_names, text, sizeof(text)));
 	if (f->timeless)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations have no time, because the model does not know "
-		       "them (\"%s\"); of a job, make the graph with or without --operators, as "
+		       "them (%s); of a job, make the graph with or without --operators, as "
 		       "the model was measured",
-		       file, f->timeless, f->all, name);
+		       file, f->timeless, f->all,
+		       names_text(&f->timeless_names, text, sizeof(text)));
 	if (f->open)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations have a time without an interval, which that "
@@ -160,9 +163,9 @@ static void say(const struct filler *f, const char *file)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations have names of which nothing or little was "
 		       "measured "
-		       "(\"%s\"): other operations of their family predict them, with wide "
+		       "(%s): other operations of their family predict them, with wide "
 		       "intervals",
-		       file, f->alike, f->all, f->alike_name);
+		       file, f->alike, f->all, names_text(&f->alike_names, text, sizeof(text)));
 	if (f->beyond)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations are outside of what was measured: their times "
@@ -295,6 +298,9 @@ out:
 	pl_graph_fini(&f.g);
 	pl_samples_fini(&f.s);
 	pl_intern_fini(&f.seen);
+	names_fini(&f.unknown_names);
+	names_fini(&f.timeless_names);
+	names_fini(&f.alike_names);
 	pl_predictor_free(f.predictor);
 	pl_free(f.known);
 	pl_free(f.t);

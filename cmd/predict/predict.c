@@ -9,7 +9,6 @@
 #include "program.h"
 
 #define HOST_US_MAX 1e6
-#define PROGRAMS    100 /* of an operation, unless --programs says otherwise */
 #define AT(m)	    offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
@@ -18,8 +17,8 @@ static const struct pl_opt options[] = {
 	  AT(train), NULL },
 	{ 'm', "model", "FILE", "predict with the model FILE", PL_OPT_STR, AT(model), NULL },
 	{ 0, "adapt", "TABLE",
-	  "adapt the model to the device of TABLE, write it to the output (with -m)", PL_OPT_STR,
-	  AT(adapt), NULL },
+	  "adapt the model to the device of TABLE, write it to the output (with -m); repeatable",
+	  PL_OPT_LIST, AT(adapt), NULL },
 	{ 0, "target", "FILE",
 	  "with --adapt, also the tensor programs of FILE, measured or not, are like those to come",
 	  PL_OPT_STR, AT(target), NULL },
@@ -94,15 +93,15 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->intervals = true;
-	c->programs = PROGRAMS;
+	c->programs = PROGRAMS_UNSET;
 	c->choose = -1;
-	c->discrepancy = 1;
+	c->discrepancy = NAN;
 	c->host_us = NAN;
 }
 
 bool shows(const struct config *c)
 {
-	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
+	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt.n && !c->explain &&
 	       !c->measure && !c->tune && c->choose < 0 && !is_of_text(c);
 }
 
@@ -116,23 +115,55 @@ static int check_pairs(const struct config *c, struct pl_err *err)
 	if (!isnan(c->host_us) && !(c->host_us >= 0 && c->host_us <= HOST_US_MAX))
 		return pl_fail(err, PL_EUSAGE, "--host-us: %g is not 0 to %g", c->host_us,
 			       HOST_US_MAX);
-	if (c->programs != PROGRAMS && !c->measure)
+	if (c->programs != PROGRAMS_UNSET && !c->measure)
 		return pl_fail(err, PL_EUSAGE, "--programs goes with --measure");
-	if (c->unit && !c->train && !c->adapt && !errors && !is_of_programs(c))
+	if (!isnan(c->discrepancy) && (!c->adapt.n || !is_of_programs(c)))
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--discrepancy goes with --adapt of tensor programs (--schema=tprog)");
+	if (!c->intervals && !c->train && !c->cross && !c->tune)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--no-intervals goes with --train and --cross, which find intervals; "
+			"a model that was trained with it gives none");
+	if (c->unit && !c->train && !c->adapt.n && !errors && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE,
 			       "--unit is that of measured latencies; what is asked for reads no "
 			       "latency");
 	if (c->learner && !c->train && !c->cross && !c->tune)
 		return pl_fail(err, PL_EUSAGE,
 			       "--learner goes with --train and --cross; here nothing is learned");
-	if (c->to == OUT_CSV && (c->train || c->adapt || c->explain || c->measure || shows(c)))
+	if (c->to == OUT_CSV && (c->train || c->adapt.n || c->explain || c->measure || shows(c)))
 		return pl_fail(err, PL_EUSAGE, "-O csv is for predictions and errors");
+	return 0;
+}
+
+/* A model that is shown reads no table. */
+static int check_shown(const struct config *c, int argc, struct pl_err *err)
+{
+	const char *option = c->device.n   ? "--device"
+			     : c->folder.n ? "--devices"
+			     : c->schema   ? "--schema"
+					   : NULL;
+
+	if (!option || is_of_programs(c))
+		return 0;
+	if (shows(c) && argc <= 1)
+		return pl_fail(err, PL_EUSAGE,
+			       "without -m, --train and --cross the model that is named is shown, "
+			       "and no table is read: leave out %s",
+			       option);
+	if (c->explain && !argc && c->to != OUT_GRAPH)
+		return pl_fail(err, PL_EUSAGE,
+			       "--explain without a table shows the model: leave out %s, or name "
+			       "the table (-: standard input)",
+			       option);
 	return 0;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
-	int verbs = c->train + (c->cross > 0) + c->eval + (c->adapt != NULL) + c->explain;
+	int verbs = c->train + (c->cross > 0) + c->eval + (c->adapt.n > 0) + c->explain;
 	bool errors = c->eval || c->cross;
 
 	if (is_of_text(c)) {
@@ -145,11 +176,15 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 		return pl_fail(err, PL_EUSAGE,
 			       "--measure makes programs of the file that it names, and reads no "
 			       "other one");
-	if (c->programs < 1 || c->programs > 1000000)
+	if (c->measure && (c->folder.n || (c->schema && !is_of_programs(c))))
+		return pl_fail(err, PL_EUSAGE, "--measure needs no %s: leave it out",
+			       c->folder.n ? "data sheets (--devices)" : "--schema");
+	if (c->programs != PROGRAMS_UNSET && (c->programs < 1 || c->programs > 1000000))
 		return pl_fail(err, PL_EUSAGE, "--programs: %lld is not 1 to 1000000",
 			       (long long)c->programs);
 	PL_CHECK(check_pairs(c, err));
 	PL_CHECK(check_programs(c, argc, argv, err));
+	PL_CHECK(check_shown(c, argc, err));
 	if (verbs > 1)
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -170,9 +205,9 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 			err, PL_EUSAGE,
 			"--devices=FOLDER says where the data sheets of the devices are; "
 			"that of this machine is made by: run --bench machine -o FOLDER/NAME.json");
-	if (c->adapt && argc)
-		return pl_fail(err, PL_EUSAGE,
-			       "--adapt takes one table; put the rows of %s into it", argv[0]);
+	if (c->adapt.n && argc)
+		return pl_fail(err, PL_EUSAGE, "each --adapt takes one table: write --adapt %s",
+			       argv[0]);
 	if (c->to == OUT_GRAPH && (verbs > c->explain || shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE, "-O graph goes with -m and one graph");
 	if (c->to && !errors && c->to != OUT_CSV && c->to != OUT_GRAPH)
@@ -276,9 +311,10 @@ static int adapt(const struct work *w, struct pl_samples *s, struct pl_out *out,
 {
 	const struct pl_list *d = &w->c->device;
 
-	PL_CHECK(read_table(w, w->c->adapt, d->n ? d->v[d->n - 1] : NULL, s, err));
+	for (size_t i = 0; i < w->c->adapt.n; i++)
+		PL_CHECK(read_table(w, w->c->adapt.v[i], d->n ? d->v[d->n - 1] : NULL, s, err));
 	if (!s->n)
-		return pl_fail(err, PL_EDATA, "%s holds no measurement", w->c->adapt);
+		return pl_fail(err, PL_EDATA, "%s holds no measurement", w->c->adapt.v[0]);
 	PL_CHECK(pl_kernel_adapt(w->model, s, err));
 	return write_model(w, w->model, out, err);
 }
@@ -326,8 +362,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	find_schema(&w, c);
 	PL_TRY(check(c, argc, argv, err));
 	/* before the work: what cannot be written should be known at once */
-	out = pl_out_open(c->c.output, c->train || c->adapt || (c->to == OUT_GRAPH && !c->explain),
-			  err);
+	out = pl_out_open(c->c.output,
+			  c->train || c->adapt.n || (c->to == OUT_GRAPH && !c->explain), err);
 	PL_TRY(out ? 0 : err->code);
 	if (c->measure) {
 		w.device_name = c->device.n ? c->device.v[0] : "this";
@@ -348,7 +384,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = use_programs(&w, argc, out, err);
 	else if (c->train)
 		rc = train(&w, &s, out, err);
-	else if (c->adapt)
+	else if (c->adapt.n)
 		rc = adapt(&w, &s, out, err);
 	else if (c->eval || c->cross)
 		rc = errors(&w, &s, out, err);

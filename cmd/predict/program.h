@@ -10,6 +10,8 @@
 enum { LEARNER_NET = 4 }; /* it and those behind it: of tensor programs only */
 enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH, OUT_C, OUT_CUDA };
 
+#define PROGRAMS_UNSET INT64_MIN
+
 struct config {
 	struct pl_common c; /* first */
 	bool train, eval, explain, intervals;
@@ -17,13 +19,13 @@ struct config {
 	int import; /* 1: autotvm; 0: no */
 	int to;	    /* enum output */
 	int learner;
-	const char *adapt, *target, *model, *schema, *unit, *measure;
-	double discrepancy; /* weight */
+	const char *target, *model, *schema, *unit, *measure;
+	double discrepancy; /* weight; NAN: not given */
 	double host_us;	    /* of a launch; NAN: not given */
 	int64_t tune;	    /* trials; 0: the usual settings */
-	int64_t programs;   /* of an operation */
+	int64_t programs;   /* of an operation; PROGRAMS_UNSET */
 	int64_t choose;	    /* programs; -1: not wanted */
-	struct pl_list device, folder;
+	struct pl_list device, folder, adapt;
 };
 
 /* The tables, data sheets and the model that the command line names. */
@@ -40,6 +42,23 @@ struct work {
 	const char **device;	 /* [table]: what --device says of it; NULL */
 	const char *device_name; /* the machine that programs are measured on */
 };
+
+/* names.c: operations for a warning, by their names. */
+struct names {
+	struct pl_intern intern;
+	struct name_count {
+		pl_id name;
+		size_t times;
+		double weight;
+	} * v;
+	size_t n, cap;
+};
+int names_add(struct names *n, const char *name, double weight, struct pl_err *err) PL_MUST;
+#define NAMES_TEXT 400 /* bytes */
+/* "24 \"copy\", 1 \"embedding\" and 3 names more": those of most weight first. Nothing can be added
+ * after it. */
+const char *names_text(struct names *n, char *out, size_t size);
+void names_fini(struct names *n);
 
 /* tables.c */
 

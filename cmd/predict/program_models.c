@@ -8,7 +8,8 @@
 #include "program.h"
 #include "tprog/cost.h"
 
-#define TRIALS 10000 /* at most */
+#define TRIALS	    10000 /* at most */
+#define DISCREPANCY 1	  /* unless --discrepancy says otherwise */
 
 struct models {
 	const struct work *w;
@@ -75,7 +76,7 @@ bool is_program_name(const char *s)
 /* Options of the network. */
 static int check_network(const struct config *c, struct pl_err *err)
 {
-	bool other = c->cross || c->model || c->measure || c->adapt || c->eval || c->explain ||
+	bool other = c->cross || c->model || c->measure || c->adapt.n || c->eval || c->explain ||
 		     c->choose >= 0;
 
 	if (c->tune < 0 || c->tune > TRIALS)
@@ -85,9 +86,9 @@ static int check_network(const struct config *c, struct pl_err *err)
 		return pl_fail(err, PL_EUSAGE,
 			       "--tune finds settings of a network: with --train or alone, and "
 			       "--learner=net or both");
-	if (c->target && !c->adapt)
+	if (c->target && !c->adapt.n)
 		return pl_fail(err, PL_EUSAGE, "--target goes with --adapt");
-	if (!(c->discrepancy >= 0 && c->discrepancy <= 1e6))
+	if (!isnan(c->discrepancy) && !(c->discrepancy >= 0 && c->discrepancy <= 1e6))
 		return pl_fail(err, PL_EUSAGE, "--discrepancy: %g is not 0 to 1000000",
 			       c->discrepancy);
 	return 0;
@@ -95,8 +96,8 @@ static int check_network(const struct config *c, struct pl_err *err)
 
 int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
-	bool verb =
-		c->train || c->cross || c->model || c->measure || c->adapt || c->eval || c->explain;
+	bool verb = c->train || c->cross || c->model || c->measure || c->adapt.n || c->eval ||
+		    c->explain;
 
 	if (c->measure && c->device.n && !is_program_name(c->device.v[0]))
 		return pl_fail(
@@ -118,7 +119,7 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 			       c->device.v[0], c->device.v[1]);
 	if (!is_of_programs(c))
 		return 0;
-	if (c->device.n && !c->train && !c->cross && !c->eval && !c->adapt && !c->measure &&
+	if (c->device.n && !c->train && !c->cross && !c->eval && !c->adapt.n && !c->measure &&
 	    !c->tune)
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=%s picks measurements, and here none is read; predictions "
@@ -322,30 +323,36 @@ static int adapt(struct models *m, struct pl_out *out, struct pl_err *err)
 {
 	const struct config *c = m->w->c;
 	struct models target = { .w = m->w };
-	struct pl_tprog_adapt_opts o = { .discrepancy = c->discrepancy,
+	struct pl_tprog_adapt_opts o = { .discrepancy = isnan(c->discrepancy) ? DISCREPANCY
+									      : c->discrepancy,
 					 .seed = (uint64_t)c->c.seed,
 					 .pool = m->w->pool };
 	double before, after;
 	int rc;
 
-	PL_TRY(read_file(m, c->adapt, false, err));
+	for (size_t i = 0; i < c->adapt.n; i++)
+		PL_TRY(read_file(m, c->adapt.v[i], false, err));
 	PL_TRY(keep_device(m, err));
 	PL_TRY(pl_alloc(&m->t, m->set.n, sizeof(*m->t), err));
 	PL_TRY(pl_tprog_apply(m->model, &m->set, m->t, err));
-	PL_TRY(check_unit(m, c->adapt, err));
+	PL_TRY(check_unit(m, c->adapt.v[0], err));
 	if (c->target)
 		PL_TRY(read_file(&target, c->target, true, err));
 	if (target.set.n)
 		o.target = &target.set;
 	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &before, err));
+	if (isnan(before) && (c->target || !isnan(c->discrepancy)))
+		PL_TRY(pl_fail(err, PL_EUSAGE,
+			       "%s is for the network of a model, and %s has none: leave it out",
+			       c->target ? "--target" : "--discrepancy", c->model));
 	PL_TRY(pl_tprog_adapt(m->model, &m->set, &o, err));
 	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &after, err));
 	if (m->set.n < PL_TPROG_ADAPT_INTERVALS && !isnan(m->t[0].lo_ns))
 		pl_say(&c->c.log, PL_LOG_WARN,
-		       "%s has %zu programs of %s; fewer than %d do not show how wrong the adapted "
+		       "%s%s %zu programs of %s; fewer than %d do not show how wrong the adapted "
 		       "model is, so its intervals may hold less than nine of ten",
-		       c->adapt, m->set.n, pl_tprog_model_device(m->model),
-		       PL_TPROG_ADAPT_INTERVALS);
+		       c->adapt.v[0], c->adapt.n > 1 ? " and the others have" : " has", m->set.n,
+		       pl_tprog_model_device(m->model), PL_TPROG_ADAPT_INTERVALS);
 	if (!isnan(before))
 		pl_say(&c->c.log, PL_LOG_NOTE,
 		       "discrepancy of the latent vectors from those of the source: %.3g before, "
@@ -558,7 +565,7 @@ int use_programs(struct work *w, int argc, struct pl_out *out, struct pl_err *er
 		goto out;
 	if (c->train || c->tune)
 		rc = train(&m, out, err);
-	else if (c->adapt)
+	else if (c->adapt.n)
 		rc = adapt(&m, out, err);
 	else if (c->choose > 0)
 		rc = choose(&m, out, err);

@@ -19,7 +19,7 @@ int check_text(const struct config *c, struct pl_err *err)
 {
 	const char *what = c->import ? "--import" : c->to == OUT_C ? "-O c" : "-O cuda";
 
-	if (c->train || c->cross || c->model || c->measure || c->adapt || c->eval || c->explain ||
+	if (c->train || c->cross || c->model || c->measure || c->adapt.n || c->eval || c->explain ||
 	    c->choose >= 0)
 		return pl_fail(err, PL_EUSAGE, "%s writes programs, and nothing else is done",
 			       what);

@@ -21,6 +21,7 @@
 
 #define UNIT	  16	   /* programs of one source */
 #define GROUP	  256	   /* programs of a file that are compiled together */
+#define PROGRAMS  100	   /* of an operation, unless --programs says otherwise */
 #define RUNS	  15	   /* of a program at most, */
 #define LEAST	  3	   /* and at least, */
 #define ENOUGH	  30000000 /* ns: unless they took so long together */
@@ -384,6 +385,7 @@ static int measure_group(struct bench *b, struct pl_writer *out)
 static int measure_tasks(struct bench *b, struct pl_in *in, struct pl_writer *out)
 {
 	struct pl_tprog_tasks *tasks = &b->tasks;
+	int64_t programs = b->w->c->programs == PROGRAMS_UNSET ? PROGRAMS : b->w->c->programs;
 	int rc = pl_tprog_tasks_read(in, tasks, b->err);
 
 	for (size_t i = 0; i < tasks->n && rc >= 0; i++) {
@@ -391,7 +393,7 @@ static int measure_tasks(struct bench *b, struct pl_in *in, struct pl_writer *ou
 
 		pl_progress("operation %zu of %zu", i + 1, tasks->n);
 		b->task = &tasks->v[i];
-		for (int64_t k = 0; k < b->w->c->programs && rc >= 0; k++)
+		for (int64_t k = 0; k < programs && rc >= 0; k++)
 			rc = add_program(b, i, &seen);
 		pl_intern_fini(&seen);
 		if (rc == PL_EDATA || rc == PL_ELIMIT)
@@ -488,6 +490,7 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 	const char *tmp = getenv("TMPDIR");
 	struct pl_in *in = pl_in_open_any(w->c->measure, err);
 	struct pl_writer to;
+	bool known; /* programs, not operations */
 	int rc = in ? 0 : err->code;
 
 	pl_write_init(&to, out, 0);
@@ -504,7 +507,13 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 		goto out;
 	}
 	pl_tprog_write_header(&to);
-	if (has_programs(in, err))
+	known = has_programs(in, err);
+	if (known && w->c->programs != PROGRAMS_UNSET)
+		PL_TRY(pl_fail(err, PL_EUSAGE,
+			       "%s holds programs, and all of them are measured: leave out "
+			       "--programs",
+			       w->c->measure));
+	if (known)
 		PL_TRY(measure_file(&b, in, &to));
 	else
 		PL_TRY(err->code < 0 ? err->code : measure_tasks(&b, in, &to));

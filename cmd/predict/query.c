@@ -4,10 +4,13 @@
  */
 #include <math.h>
 
+#include "core/words.h"
 #include "program.h"
 
 #define BLOCK 4096
 #define FLUSH ((size_t)1 << 16) /* bytes of output that are written at once */
+
+#define ADDED(s) "latency_ns" s "lo_ns" s "hi_ns" s "flag" /* columns */
 
 struct answer {
 	const struct work *w;
@@ -18,7 +21,9 @@ struct answer {
 	size_t at[BLOCK + 1];	  /* where the text of each begins, and its end */
 	struct pl_writer text;	  /* what stands before the prediction */
 	struct pl_buf header;	  /* of the first table */
-	bool is_long;
+	struct pl_buf old;	  /* [column] of the table: is it one that is added? */
+	bool is_long, has_old;
+	size_t explained; /* rows */
 };
 
 static void write_time(struct answer *a, const struct pl_kernel_time *t)
@@ -57,9 +62,9 @@ static int end_block(struct answer *a, struct pl_err *err)
 	a->at[a->s.n] = a->text.b.n;
 	for (size_t i = 0; i < a->s.n; i++) {
 		if (a->w->c->explain) {
-			if (i)
+			if (a->explained++)
 				pl_write_text(&a->out, "\n");
-			PL_CHECK(pl_kernel_explain(a->w->model, &a->s, &a->s.v[i], &a->out, err));
+			pl_kernel_explain(a->w->model, &a->s, &a->s.v[i], &a->t[i], &a->out);
 			continue;
 		}
 		pl_write(&a->out, a->text.b.p + a->at[i], a->at[i + 1] - a->at[i]);
@@ -71,29 +76,49 @@ static int end_block(struct answer *a, struct pl_err *err)
 	return pl_write_check(&a->out, err);
 }
 
-static void write_row(struct pl_writer *w, const struct pl_csv_row *raw)
+/* Columns of another prediction, which this one replaces. */
+static int find_old(struct answer *a, const struct pl_csv_row *raw, struct pl_err *err)
 {
-	if (raw->text) {
-		pl_write(w, raw->text, raw->n_text);
+	a->old.n = 0;
+	a->has_old = false;
+	for (size_t i = 0; i < raw->n; i++) {
+		const uint8_t old = pl_words_find(ADDED("|"), raw->field[i]) >= 0;
+
+		a->has_old |= old;
+		PL_CHECK(pl_buf_put(&a->old, &old, 1, err));
+	}
+	return 0;
+}
+
+/* To the text, without columns that are added anew. */
+static void write_row(struct answer *a, const struct pl_csv_row *raw)
+{
+	bool first = true;
+
+	if (raw->text && !a->has_old) {
+		pl_write(&a->text, raw->text, raw->n_text);
 		return;
 	}
 	for (size_t i = 0; i < raw->n; i++) {
-		if (i)
-			pl_write_text(w, ",");
-		pl_write_csv(w, raw->field[i], raw->len[i]);
+		if (a->old.p[i])
+			continue;
+		if (!first)
+			pl_write_text(&a->text, ",");
+		pl_write_csv(&a->text, raw->field[i], raw->len[i]);
+		first = false;
 	}
 }
 
 static int on_header(void *arg, const struct pl_csv_row *raw, struct pl_err *err)
 {
 	struct answer *a = arg;
-
 	bool first = !a->header.n;
 	int rc;
 
+	PL_CHECK(find_old(a, raw, err));
 	if (a->w->c->explain)
 		return 0;
-	write_row(&a->text, raw);
+	write_row(a, raw);
 	pl_write_text(&a->text, "\n");
 	rc = pl_write_check(&a->text, err);
 	if (rc >= 0 && first)
@@ -101,15 +126,16 @@ static int on_header(void *arg, const struct pl_csv_row *raw, struct pl_err *err
 	else if (rc >= 0 && a->is_long &&
 		 (a->text.b.n != a->header.n || memcmp(a->text.b.p, a->header.p, a->header.n) != 0))
 		rc = pl_fail(err, PL_EDATA,
-			     "its columns differ from those of the first table; ask for it apart");
+			     "line 1: its columns differ from those of the first table; ask for it "
+			     "apart");
 	a->text.b.n = 0;
 	if (rc < 0 || !first)
 		return rc;
 	if (a->is_long)
-		write_row(&a->out, raw);
+		pl_write(&a->out, a->header.p, a->header.n - 1);
 	else
 		pl_write_text(&a->out, "row,op");
-	pl_write_text(&a->out, ",latency_ns,lo_ns,hi_ns,flag\n");
+	pl_write_text(&a->out, "," ADDED(",") "\n");
 	return 0;
 }
 
@@ -121,7 +147,7 @@ static int on_measure(void *arg, const struct pl_measure *m, const struct pl_csv
 	a->at[a->s.n] = a->text.b.n;
 	a->line[a->s.n] = m->line;
 	if (a->is_long) {
-		write_row(&a->text, raw);
+		write_row(a, raw);
 	} else {
 		pl_write_int(&a->text, m->row);
 		pl_write_char(&a->text, ',');
@@ -177,6 +203,7 @@ out:
 	pl_write_fini(&a->text);
 	pl_samples_fini(&a->s);
 	pl_buf_fini(&a->header);
+	pl_buf_fini(&a->old);
 	pl_free(a->t);
 	pl_free(a);
 	return rc;

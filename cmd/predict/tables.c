@@ -31,7 +31,7 @@ int find_table_devices(struct work *w, struct pl_err *err)
 		w->device[table] = device;
 		used = true;
 	}
-	if (!used && !w->c->adapt)
+	if (!used && !w->c->adapt.n)
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=%s stands behind the last table; it holds for the tables "
 			       "after it",
@@ -42,8 +42,9 @@ int find_table_devices(struct work *w, struct pl_err *err)
 struct adder {
 	const struct work *w;
 	struct pl_samples *s;
-	int64_t unknown;
-	struct place *place; /* of each latency in the table */
+	struct names names;	       /* that the schema does not know */
+	int64_t unknown, unknown_line; /* the first one's */
+	struct place *place;	       /* of each latency in the table */
 	size_t n_places, cap_places;
 };
 
@@ -56,7 +57,10 @@ static int add_measure(void *arg, const struct pl_measure *m, const struct pl_cs
 	const struct place place = { m->line, m->column };
 
 	(void)raw;
-	a->unknown += !m->known;
+	if (!m->known) {
+		a->unknown_line = a->unknown++ ? a->unknown_line : m->line;
+		PL_CHECK(names_add(&a->names, m->op, 0, err));
+	}
 	PL_CHECK(pl_append(&a->place, &a->n_places, &a->cap_places, &place, sizeof(place), err));
 	return pl_samples_add(a->s, m, &a->w->devices, err);
 }
@@ -73,6 +77,7 @@ int read_table(const struct work *w, const char *path, const char *device, struc
 					   .log = &w->c->c.log,
 					   .arg = &a,
 					   .measure = add_measure };
+	char text[NAMES_TEXT];
 	size_t first = s->n;
 	struct pl_in *in;
 	int rc;
@@ -86,8 +91,10 @@ int read_table(const struct work *w, const char *path, const char *device, struc
 	if (rc >= 0 && a.unknown)
 		pl_say(&w->c->c.log, PL_LOG_WARN,
 		       "%s: %lld measurements of operations that the schema %s does not know are "
-		       "left out",
-		       path, (long long)a.unknown, pl_schema_name(w->schema));
+		       "left out: %s, from line %lld on",
+		       path, (long long)a.unknown, pl_schema_name(w->schema),
+		       names_text(&a.names, text, sizeof(text)), (long long)a.unknown_line);
+	names_fini(&a.names);
 	if (rc >= 0)
 		rc = check_units(w, path, s, first, a.place, err);
 	pl_free(a.place);
@@ -98,7 +105,10 @@ int read_tables(const struct work *w, struct pl_samples *s, struct pl_err *err)
 {
 	for (int i = 0; i < w->argc; i++)
 		PL_CHECK(read_table(w, w->argv[i], w->device[i], s, err));
+	if (!s->n && w->argc > 1)
+		return pl_fail(err, PL_EDATA, "%s and the other tables hold no measurement",
+			       w->argv[0]);
 	if (!s->n)
-		return pl_fail(err, PL_EDATA, "the tables hold no measurement");
+		return pl_fail(err, PL_EDATA, "%s holds no measurement", w->argv[0]);
 	return 0;
 }

@@ -351,6 +351,11 @@ static bool ends_with(const char *s, const char *word)
 	return k && k < n && letter(s + n - k - 1) == '_' && same(s + n - k, word);
 }
 
+static bool is_end(const struct pl_device *x, const char *name)
+{
+	return ends_with(x->name, name) || ends_with(x->title, name);
+}
+
 uint32_t pl_device_find(const struct pl_devices *d, const char *name)
 {
 	uint32_t found = PL_NONE;
@@ -362,7 +367,7 @@ uint32_t pl_device_find(const struct pl_devices *d, const char *name)
 		if (same(d->v[i].title, name))
 			return i;
 	for (uint32_t i = 0; i < d->n; i++) {
-		if (!ends_with(d->v[i].name, name) && !ends_with(d->v[i].title, name))
+		if (!is_end(&d->v[i], name))
 			continue;
 		if (found != PL_NONE)
 			return PL_NONE;
@@ -379,15 +384,28 @@ uint32_t pl_device_named(const struct pl_devices *d, const char *name)
 	return PL_NONE;
 }
 
+/* Their names, or of those that end with `name`; how many. */
+static size_t list(const struct pl_devices *d, const char *name, const char *between, char *all,
+		   size_t size)
+{
+	size_t at = 0, n = 0;
+
+	all[0] = '\0';
+	for (size_t i = 0; i < d->n && at < size; i++)
+		if (!name || is_end(&d->v[i], name))
+			at += (size_t)snprintf(all + at, size - at, "%s%s", n++ ? between : "",
+					       d->v[i].name);
+	return n;
+}
+
 int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_err *err)
 {
-	char all[600] = "";
-	size_t at = 0;
+	char all[600];
 
-	for (size_t i = 0; i < d->n && at < sizeof(all); i++)
-		at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", i ? ", " : "",
-				       d->v[i].name);
-	if (!d->n)
+	if (list(d, name, " or ", all, sizeof(all)) > 1)
+		return pl_fail(err, PL_EDATA, "\"%.100s\" may be %s; give the whole name", name,
+			       all);
+	if (!list(d, NULL, ", ", all, sizeof(all)))
 		return pl_fail(err, PL_EDATA,
 			       "there is no data sheet of \"%.100s\"; --devices names their folder",
 			       name);

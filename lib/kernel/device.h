@@ -54,7 +54,7 @@ int pl_device_add_measured(struct pl_devices *d, const struct pl_devices *measur
 uint32_t pl_device_find(const struct pl_devices *d, const char *name);
 /* The device with exactly that name; PL_NONE: there is none. */
 uint32_t pl_device_named(const struct pl_devices *d, const char *name);
-/* PL_EDATA: "there is no data sheet of NAME", with those that there are. */
+/* PL_EDATA: "there is no data sheet of NAME", with those that there are; or NAME fits several. */
 int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_err *err);
 
 /* Power limit and compute capability of a board by its name (public data sheets). false: unknown */

@@ -2,7 +2,8 @@
 #include "core/sort.h"
 #include "kernel/model_internal.h"
 
-#define LEAST 0.01 /* shares and factors below are not shown */
+#define LEAST 0.01  /* shares below are not shown, */
+#define SHOWN 0.005 /* nor factors whose logarithm is below */
 
 static void write_name(struct pl_writer *w, const struct pl_kernel_model *m, const struct part *p)
 {
@@ -62,46 +63,46 @@ static void write_parts(struct pl_writer *w, const struct part *p, const double 
 	bool taken[PL_FEATURES] = { false };
 	int f;
 
-	while ((f = largest(part, taken)) < PL_FEATURES && fabs(part[f]) >= 0.005)
+	while ((f = largest(part, taken)) < PL_FEATURES && fabs(part[f]) >= SHOWN)
 		pl_write_format(w, "    x %.3f  %s\n", exp(part[f]),
 				pl_kernel_feature_name(p->family, (unsigned)f));
 }
 
-int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *s,
-		      const struct pl_sample *x, struct pl_writer *w, struct pl_err *err)
+void pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *s,
+		       const struct pl_sample *x, const struct pl_kernel_time *t,
+		       struct pl_writer *w)
 {
 	const struct pl_device *d = &s->devices.v[x->device];
 	const struct part *p;
-	double part[PL_FEATURES] = { 0 }, base;
+	double part[PL_FEATURES] = { 0 }, base, rest;
+	const double *few;
 	float row[PL_FEATURES];
 	struct pl_tile tile = { 0 };
-	struct pl_kernel_time t;
 	struct pl_physics bounds;
 	pl_id op = pl_intern_find(&m->op, s->op.str[x->k.op], s->op.len[x->k.op]);
 
-	PL_CHECK(pl_kernel_apply(m, s, x, 1, &t, err));
 	pl_write_format(w, "%s on %s: ", s->op.str[x->k.op], d->name);
 	p = x->known ? pl_kernel_part(m, op, x->k.family, x->k.type) : NULL;
 	if (!p) {
 		pl_write_text(w, "not known\n");
-		return 0;
+		return;
 	}
-	pl_write_format(w, "%.1f us, ", t.ns / 1e3);
-	if (!isnan(t.lo_ns))
-		pl_write_format(w, "nine of ten in %.1f to %.1f us; ", t.lo_ns / 1e3,
-				t.hi_ns / 1e3);
-	pl_write_format(w, "%s\n", pl_kernel_flag_word(t.flag));
+	pl_write_format(w, "%.1f us, ", t->ns / 1e3);
+	if (!isnan(t->lo_ns))
+		pl_write_format(w, "nine of ten in %.1f to %.1f us; ", t->lo_ns / 1e3,
+				t->hi_ns / 1e3);
+	pl_write_format(w, "%s\n", pl_kernel_flag_word(t->flag));
 	pl_write_format(w, "  floor %.1f us, computing %.1f us, memory %.1f us, together %.1f us\n",
-			t.floor_ns / 1e3, t.compute_ns / 1e3, t.memory_ns / 1e3,
-			t.ns / t.factor / 1e3);
+			t->floor_ns / 1e3, t->compute_ns / 1e3, t->memory_ns / 1e3,
+			t->ns / t->factor / 1e3);
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV) {
 		tile = pl_tiles_choose_one(&p->tiles, &x->k, d);
 		pl_write_format(w, "  tile %u x %u\n", tile.a, tile.b);
 	}
-	pl_write_format(w, "  x %.3f learned", t.factor);
+	pl_write_format(w, "  x %.3f learned", t->factor);
 	if (!m->learner->explain) {
 		pl_write_text(w, "\n");
-		return 0;
+		return;
 	}
 	pl_kernel_features(&x->k, d, &m->rates, tile, &bounds, row);
 	base = m->learner->explain(p->learned, row, part);
@@ -109,9 +110,13 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 	write_parts(w, p, part);
 	for (int i = 0; i < PL_FEATURES; i++)
 		base += part[i];
-	if (fabs(log(t.factor) - base) >= 0.005)
-		pl_write_format(w, "    x %.3f  this device\n", t.factor / exp(base));
-	return 0;
+	rest = log(t->factor) - base;
+	few = t->few ? pl_kernel_few(m, op, p->family, p->type) : NULL;
+	if (few && fabs(*few) >= SHOWN)
+		pl_write_format(w, "    x %.3f  this operation, of few measurements\n", exp(*few));
+	rest -= few ? *few : 0;
+	if (fabs(rest) >= SHOWN)
+		pl_write_format(w, "    x %.3f  this device\n", exp(rest));
 }
 
 /* ---- many operations ------------------------------------------------------------------------- */

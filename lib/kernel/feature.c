@@ -14,7 +14,8 @@
  *
  * A larger compute or memory bound may not make the time shorter: these features are monotone, and
  * the time is a product with them. Other features of a product, such as how full the last wave is,
- * are free.
+ * are free, and so is the bound by requests: monotone, it makes the errors on devices that were
+ * left out larger (softmax 20.1 to 21.0 %, add 15.7 to 17.4 %; layer norm 12.8 % both).
  */
 #include <math.h>
 

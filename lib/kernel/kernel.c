@@ -40,7 +40,8 @@ struct dims {
 	bool made;
 	char name[PL_KERNEL_DIMS][16];
 	double otherwise[PL_KERNEL_DIMS];
-	bool zero[PL_KERNEL_DIMS]; /* may be 0 */
+	bool zero[PL_KERNEL_DIMS];  /* may be 0 */
+	bool whole[PL_KERNEL_DIMS]; /* counts something */
 	unsigned n;
 };
 
@@ -58,6 +59,7 @@ static const struct dims *dims_of(unsigned family)
 		snprintf(d->name[d->n], sizeof(d->name[0]), "%.*s", (int)n, s);
 		d->otherwise[d->n] = s[n] == '=' ? strtod(s + n + 1, NULL) : NAN;
 		d->zero[d->n] = d->otherwise[d->n] <= 0;
+		d->whole[d->n] = pl_words_find("inputs|outputs|bytes|a|b|c|d", d->name[d->n]) < 0;
 		s += strcspn(s, "|");
 		s += *s == '|';
 	}
@@ -73,6 +75,13 @@ const char *pl_kernel_dim(unsigned family, unsigned i, double *otherwise)
 		return NULL;
 	*otherwise = d->otherwise[i];
 	return d->name[i];
+}
+
+bool pl_kernel_dim_is_whole(unsigned family, unsigned i)
+{
+	const struct dims *d = family < PL_KERNEL_FAMILIES_ ? dims_of(family) : NULL;
+
+	return d && i < d->n && d->whole[i];
 }
 
 bool pl_kernel_is_comm(unsigned family)
@@ -151,13 +160,21 @@ int pl_kernel_check(const struct pl_kernel *k, struct pl_err *err)
 {
 	const struct dims *d = dims_of(k->family);
 
-	for (unsigned i = 0; i < d->n; i++)
-		if (!(d->zero[i] ? k->dim[i] >= 0 : k->dim[i] > 0) || k->dim[i] > 1e18)
-			return pl_fail(err, PL_EDATA, "%s of %s is %g, and must be %s", d->name[i],
-				       pl_kernel_family_word(k->family), k->dim[i],
-				       k->dim[i] > 1e18 && isfinite(k->dim[i]) ? "at most 1e18"
-				       : d->zero[i]			       ? "0 or more"
-									       : "above 0");
+	for (unsigned i = 0; i < d->n; i++) {
+		double v = k->dim[i];
+		char is[32] = "not known";
+
+		if ((d->zero[i] ? v >= 0 : v > 0) && v <= 1e18)
+			continue;
+		if (!isnan(v))
+			snprintf(is, sizeof(is), "%g", v);
+		return pl_fail(err, PL_EDATA, "%s of %s is %s, and must be %s", d->name[i],
+			       pl_kernel_family_word(k->family), is,
+			       v > 1e18	    ? "at most 1e18"
+			       : isnan(v)   ? "a number"
+			       : d->zero[i] ? "0 or more"
+					    : "above 0");
+	}
 	if (k->family == PL_KERNEL_CONV && k->dim[4] > k->dim[3] + 2 * k->dim[6])
 		return pl_fail(err, PL_EDATA, "kernel of conv is %g, and the padded image has %g",
 			       k->dim[4], k->dim[3] + 2 * k->dim[6]);

@@ -62,9 +62,10 @@ int pl_kernel_apply(const struct pl_kernel_model *m, const struct pl_samples *s,
 int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s,
 		    struct pl_err *err) PL_MUST;
 
-/* What makes the time of an operation, as text. */
-int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *s,
-		      const struct pl_sample *x, struct pl_writer *w, struct pl_err *err) PL_MUST;
+/* What makes the time of an operation, as text. t: the time, of pl_kernel_apply(). */
+void pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *s,
+		       const struct pl_sample *x, const struct pl_kernel_time *t,
+		       struct pl_writer *w);
 /* The same of n operations together, of which v[i] occurs times[i] times: for each name its share
  * of the time, what of that are floor and bounds, and how much each feature of the learned factor
  * matters: the mean of |its logarithm|, weighted by the time. */

@@ -8,7 +8,6 @@
  */
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/words.h"
 #include "kernel/expr.h"
@@ -33,6 +32,7 @@ struct op {
 	const struct schema_op *s;
 	struct pl_expr *dim[PL_KERNEL_DIMS];
 	double otherwise[PL_KERNEL_DIMS]; /* where there is no expression */
+	bool whole[PL_KERNEL_DIMS];
 	unsigned n_dims;
 	struct condition when;
 	struct pl_err why; /* the table lacks a column that it needs */
@@ -292,8 +292,10 @@ static int compile_ops(struct reader *r)
 
 		x->s = &r->s->op[i];
 		while (x->n_dims < PL_KERNEL_DIMS &&
-		       pl_kernel_dim(x->s->family, x->n_dims, &x->otherwise[x->n_dims]))
+		       pl_kernel_dim(x->s->family, x->n_dims, &x->otherwise[x->n_dims])) {
+			x->whole[x->n_dims] = pl_kernel_dim_is_whole(x->s->family, x->n_dims);
 			x->n_dims++;
+		}
 		rc = compile_when(r, x->s->when, &x->when, &x->why);
 		x->no_when = rc < 0;
 		for (unsigned k = 0; k < PL_KERNEL_DIMS && rc >= 0; k++)
@@ -334,8 +336,9 @@ static int find_latencies(struct reader *r)
 	if (r->n_latencies || (!star && !r->o->measured))
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
-		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s",
-		       r->name, pattern, r->s->name, star ? "the operations" : "the latency");
+		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s%s",
+		       r->name, pattern, r->s->name, star ? "the operations" : "the latency",
+		       r->o->measured ? "" : "; in queries its cells may be empty");
 }
 
 /* Which operations of the schema have that name: [operation of the schema]. */
@@ -567,7 +570,13 @@ static int read_latency(const struct reader *r, const struct pl_csv_row *raw, si
 struct culprit {
 	const struct reader *r;
 	size_t column; /* whose number makes no size; SIZE_MAX: none found yet */
+	bool part;     /* it is not whole */
 };
+
+static bool is_part(double v)
+{
+	return v != floor(v);
+}
 
 /* A value of an expression: a column, or a variable, which has an expression of its own. */
 static void find_culprit(void *arg, uint32_t value)
@@ -577,7 +586,8 @@ static void find_culprit(void *arg, uint32_t value)
 
 	if (c->column != SIZE_MAX)
 		return;
-	if (value < r->n_columns && !(r->value[value] > 0 && r->value[value] <= 1e18))
+	if (value < r->n_columns && (c->part ? is_part(r->value[value])
+					     : !(r->value[value] > 0 && r->value[value] <= 1e18)))
 		c->column = value;
 	for (size_t i = 0; i < r->s->n_lets && value >= r->n_columns; i++)
 		if (r->let[i].to == value && r->let[i].e)
@@ -588,7 +598,7 @@ static void find_culprit(void *arg, uint32_t value)
 static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
 		       const struct pl_measure *m)
 {
-	struct culprit c = { r, SIZE_MAX };
+	struct culprit c = { r, SIZE_MAX, false };
 	struct pl_err why = { 0 };
 
 	if (pl_kernel_check(&m->k, &why) >= 0)
@@ -612,6 +622,25 @@ static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, con
 		       why.msg, c.column < raw->n ? raw->field[c.column] : "");
 }
 
+/* Dimension i is not whole. It may be a quotient of the schema, but no cell may hold a part. */
+static int check_part(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
+		      unsigned i, const struct pl_measure *m)
+{
+	struct culprit c = { r, SIZE_MAX, true };
+	double otherwise;
+
+	if (x->dim[i])
+		pl_expr_uses(x->dim[i], find_culprit, &c);
+	if (c.column == SIZE_MAX)
+		return 0;
+	return pl_fail(r->err, PL_EDATA,
+		       "%s: line %lld, column %zu (%s): operation \"%s\": %s of %s is %g, and must "
+		       "be whole; the cell holds \"%.60s\"",
+		       r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op,
+		       pl_kernel_dim(x->s->family, i, &otherwise),
+		       pl_kernel_family_word(x->s->family), m->k.dim[i], raw->field[c.column]);
+}
+
 static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
 		    struct pl_measure *m)
 {
@@ -623,6 +652,9 @@ static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const 
 		m->k.dim[i] = x->dim[i] ? pl_expr_eval(x->dim[i], r->value) : x->otherwise[i];
 	if (pl_kernel_check(&m->k, NULL) < 0)
 		return refuse_dims(r, raw, x, m);
+	for (unsigned i = 0; i < x->n_dims; i++)
+		if (x->whole[i] && is_part(m->k.dim[i]))
+			PL_CHECK(check_part(r, raw, x, i, m));
 	m->known = true;
 	return 0;
 }
@@ -736,29 +768,4 @@ int pl_table_read(struct pl_in *in, const struct pl_measure_opts *o, struct pl_e
 out:
 	reader_fini(&r);
 	return rc;
-}
-
-/* ---- tiles ----------------------------------------------------------------------------------- */
-
-/* Two numbers with an "x" between them, powers of two from 16 to 512. */
-struct pl_tile pl_tiles_from_name(const char *name)
-{
-	struct pl_tile t = { 0 };
-
-	for (const char *s = name; *s && !t.a; s++) {
-		char *end, *rest;
-		long a, b;
-
-		if (*s < '0' || *s > '9' || (s > name && s[-1] >= '0' && s[-1] <= '9'))
-			continue;
-		a = strtol(s, &end, 10);
-		if (*end != 'x')
-			continue;
-		b = strtol(end + 1, &rest, 10);
-		if (rest > end + 1 && a >= 16 && a <= 512 && b >= 16 && b <= 512 &&
-		    !(a & (a - 1)) && !(b & (b - 1)))
-			t = (struct pl_tile){ (uint16_t)a, (uint16_t)b,
-					      strstr(name, "sliced") != NULL };
-	}
-	return t;
 }

@@ -12,6 +12,8 @@
  * reach a smaller part of the rate, because each number that is loaded takes part in fewer
  * operations.
  */
+#include <stdlib.h>
+
 #include "kernel/model_internal.h"
 
 #define FEATURES 6
@@ -315,4 +317,30 @@ int pl_tiles_get(struct pl_cur *c, struct tiles *t, struct pl_err *err)
 		PL_CHECK(get_chooser(c, &t->v[t->n - 1], err));
 	}
 	return 0;
+}
+
+/* ---- names of kernels -------------------------------------------------------------------------
+ */
+
+/* Two numbers with an "x" between them, powers of two from 16 to 512. */
+struct pl_tile pl_tiles_from_name(const char *name)
+{
+	struct pl_tile t = { 0 };
+
+	for (const char *s = name; *s && !t.a; s++) {
+		char *end, *rest;
+		long a, b;
+
+		if (*s < '0' || *s > '9' || (s > name && s[-1] >= '0' && s[-1] <= '9'))
+			continue;
+		a = strtol(s, &end, 10);
+		if (*end != 'x')
+			continue;
+		b = strtol(end + 1, &rest, 10);
+		if (rest > end + 1 && a >= 16 && a <= 512 && b >= 16 && b <= 512 &&
+		    !(a & (a - 1)) && !(b & (b - 1)))
+			t = (struct pl_tile){ (uint16_t)a, (uint16_t)b,
+					      strstr(name, "sliced") != NULL };
+	}
+	return t;
 }

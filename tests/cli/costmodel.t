@@ -109,6 +109,12 @@ p -m k.model --device=four three.csv --device=three three.csv >both.out
 tail -n +2 three.out >after
 tail -n "$(wc -l <after)" both.out >last
 check "--device holds for the tables after it" same last after
+p -m k.model five.out >again.out
+check "columns of predictions that the table has already are replaced" same again.out five.out
+awk -F , 'BEGIN { OFS = "," } { x = NR == 1 ? "lo_ns" : "7"; print x, $0, NR == 1 ? "flag" : "old" }' five.queries >mixed.queries
+p -m k.model mixed.queries five.out >again.out
+{ cat five.out; tail -n +2 five.out; } >twice.out
+check "... wherever they stand, beside tables without them" same again.out twice.out
 gzip -k five.queries
 p -m k.model five.queries.gz >gz.out
 check "compressed tables are read" same gz.out five.out
@@ -119,6 +125,7 @@ check "... as of the device that --device names" same std.out four.out
 mkdir three
 sed 's/$/,/' three.csv >three/more.csv
 status 3 "tables with other columns are refused" p -m k.model three.csv three/more.csv
+says 'three/more.csv: line 1: its columns differ' "... with the line"
 
 cat >wide.schema <<'END'
 paceline-schema 1
@@ -294,13 +301,19 @@ check "... and are not narrower than before, in the mean" awk -F , 'FNR > 1 { w[
 	END { print "# " w["seen.out"] / n, w["noisy.out"] / n; exit !(n > 100 && w["seen.out"] > 0.99 * w["noisy.out"]) }' noisy.out seen.out
 cat few.csv >two.devices
 tail -n 3 one.csv >>two.devices
-status 2 "--adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
+status 2 "each --adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
+says 'write --adapt few.csv' "... says what to write"
+cut -d , -f 1-7 few.bmm >less.bmm # without a column that products do not need
+grep -v '^bmm' few.csv >few.rest
+status 0 "two tables of a device" p --adapt less.bmm --adapt few.rest -m k.model -o two.model
+p --eval -m two.model -O csv slow.csv >two.csv.out
+check "... are as one of all their rows" same two.csv.out after.csv
 status 3 "measurements of two devices adapt nothing" p --adapt two.devices -m k.model -o no.model
 says 'two devices' "it says so"
 
 # ---- explaining --------------------------------------------------------------------------------------
 
-status 0 "--explain of a model" p --explain -m k.model
+status 0 "--explain of a model" "$BIN/predict" --explain -m k.model
 mv out explained
 "$BIN/predict" k.model >out
 check "a model alone: the same" same out explained
@@ -309,6 +322,16 @@ sed -n '1p;2p' five.queries >one.query
 status 0 "--explain of an operation" p --explain -m k.model one.query
 holds out '^  floor .* computing .* memory' "it shows the bounds"
 holds out 'tile [0-9]* x [0-9]*$' "and the tile"
+awk 'NR > 1 { row[NR - 2] = $0; next } { print } END { for (i = 0; i < 5000; i++) print row[i % (NR - 1)] }' five.queries >many.queries
+status 0 "... of more than a block of rows" p --explain -m k.model many.queries
+check "... each is explained, with a blank line between" sh -c "[ \$(grep -c ' on five: ' out) = 5000 ] && [ \$(grep -c '^\$' out) = 4999 ]"
+awk '/^$/ { n++ } n >= 600 && n < 1200' out >second
+awk '/^$/ { n++ } n >= 4200 && n < 4800' out >last
+check "... the same operations in another block alike" same second last
+sed 2q gelu.csv >one.query
+status 0 "... of few measurements, on a device that was not measured" p --explain -m few.model one.query
+holds out '^    x [23]\.[0-9]*  this operation, of few measurements$' "its own offset"
+check "... and none of the device" no grep -q 'this device' out
 
 # ---- data sheets ---------------------------------------------------------------------------------------
 
@@ -389,16 +412,33 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	status 0 "a third that is 100 times as slow is none" p $train bad.csv
 	: >bad.csv
 	refused "an empty table" 3 'bad.csv: the table is empty' $train bad.csv
+	sed 1q one.csv >bad.csv
+	refused "a header alone" 3 'bad.csv holds no measurement' $train bad.csv
+	edit 4 inf
+	refused "an infinite dimension" 3 'batch of gemm is not known, and must be a number; the cell holds "inf"' -m k.model bad.csv
+	edit 4 2.5
+	refused "a part of a product" 3 'line 5, column 4 (B): operation "bmm": batch of gemm is 2.5, and must be whole' $train bad.csv
 	refused "no table of that name" 4 'none.csv' $train none.csv
 	refused "no schema" 2 'schema=neusight' --train one.csv -o bad.model
 	refused "a schema that is not there" 4 'built in' --train --schema=none one.csv -o bad.model
 	refused "no model" 2 '-m FILE' one.csv two.csv
-	refused "a table in place of a model" 3 'not a cost model' one.csv
+	status 3 "a table in place of a model" "$BIN/predict" one.csv
+	says 'not a cost model' "... the message"
+	status 2 "a device, to show a model" "$BIN/predict" --device=one k.model
+	says 'leave out --device' "... the message"
+	status 2 "a schema, to show a model" "$BIN/predict" --schema=neusight k.model
+	says 'leave out --schema' "... the message"
 	refused "two things at once" 2 'exclude each other' --train --eval --schema=neusight one.csv
 	refused "--device behind the tables" 2 'behind the last table' -m k.model three.csv --device=four
 	refused "a unit, where no latency is read" 2 'reads no latency' -m k.model --unit=us one.csv
 	refused "a learner, where nothing is learned" 2 'nothing is learned' -m k.model --learner=raw one.csv
 	refused "a number of programs, where none is measured" 2 'goes with --measure' -m k.model --programs=3 one.csv
+	refused "... even as many as usual" 2 'goes with --measure' -m k.model --programs=100 one.csv
+	refused "no intervals, where none is found" 2 'goes with --train and --cross' -m k.model --no-intervals one.csv
+	refused "... to compare" 2 'goes with --train and --cross' --eval -m k.model --no-intervals one.csv
+	refused "the weight of a network, for tables" 2 'adapt of tensor programs' -m k.model --discrepancy=5 --adapt few.csv -o bad.model
+	refused "data sheets, to show a model" 2 'leave out --devices' k.model
+	refused "... to explain it" 2 'leave out --devices, or name' --explain -m k.model
 	refused "two --device in a row" 2 'holds for no table' -m k.model --device=one --device=four three.csv
 	refused "... to adapt" 2 'holds for no table' -m k.model --device=one --adapt three.csv --device=four -o bad.model
 	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
@@ -433,7 +473,7 @@ check "an operation that the schema does not know has no time" grep -q '^swish,.
 check "nothing is said where nothing is wrong" no test -s err
 sed 's/^relu/swish/' five.csv >other.csv
 "$BIN/predict" --eval -m k.model --devices=sheets -O csv other.csv >out 2>err
-holds err '100 measurements of operations that the schema neusight does not know' "what is left out is said"
+holds err '100 measurements of operations that the schema neusight does not know are left out: 100 "swish", from line 6 on$' "what is left out is said"
 
 mkdir older
 for d in one two three four; do

@@ -103,8 +103,18 @@ d,Linear,"[['Linear', (512, 512, 512)]]"
 END
 "$BIN/graph" -f opgraph relu.csv >relu.graph
 status 0 "durations from a model" "$BIN/predict" --host-us=0 -m k.model --device=dev -O graph relu.graph
-says "1 of 4 operations have no time, because the model does not know them (\"linear\")" "what it does not know is counted"
+says "1 of 4 operations have no time, because the model does not know them (1 \"linear\")" "what it does not know is counted"
 cp out filled.graph
+cat >alike.csv <<'END'
+Name,OpName,FwOps
+a,VECrelu,"[['VECrelu', (64, 65536)]]"
+b,VECgelu,"[['VECgelu', (64, 64)]]"
+c,VECgelu,"[['VECgelu', (64, 64)]]"
+d,VECtanh,"[['VECtanh', (640, 65536)]]"
+END
+"$BIN/graph" -f opgraph alike.csv >alike.graph
+status 0 "operations of a family" "$BIN/predict" --host-us=0 -m k.model --device=dev -O graph alike.graph
+says '4 of 4 operations have names of which nothing or little was measured (1 "tanh", 1 "relu", 2 "gelu")' "each name is counted, the longest time first"
 step() { "$BIN/replay" -q --no-worth -O json "$1" | sed -n 's/.*"replayed_ns":\([0-9]*\).*/\1/p' | head -n 1; }
 echo relu,64,65536 | sed '1i OPName,B,H' | "$BIN/predict" -m k.model --device=dev | tail -n 1 | cut -d , -f 4 >one
 check "the step is that of three such operations, without most of their floors" \

@@ -74,6 +74,9 @@ status 3 "... to adapt, too" "$BIN/predict" --schema=tprog --adapt far.tprog -m 
 status 0 "... unless --unit says so" "$BIN/predict" --schema=tprog --eval --unit=ns -m small.model far.tprog
 status 2 "... of another unit" "$BIN/predict" --schema=tprog --eval --unit=us -m small.model far.tprog
 sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
+status 2 "the weight of a term of networks, for trees" "$BIN/predict" --adapt slow.tprog -m small.model --discrepancy 2 -o no.model
+says 'discrepancy is for the network of a model, and small.model has none' "... is refused"
+status 2 "... the programs of that term, too" "$BIN/predict" --adapt slow.tprog -m small.model --target slow.tprog -o no.model
 status 0 "a device that is a thousand times slower" "$BIN/predict" --schema=tprog --adapt slow.tprog -m small.model -o slow.model
 status 0 "... of which some programs are measured" "$BIN/predict" --schema=tprog --eval -m slow.model -O csv slow.tprog
 check "... has the errors of the first" awk -F , '$1 == "all" && $3 == 42 && $5 < 0.9 && $5 > 0 { found = 1 } END { exit !found }' "$TMP/out"
@@ -118,6 +121,8 @@ status 3 "a model that is cut off" "$BIN/predict" --schema=tprog --explain -m cu
 status 2 "trees or a network" "$BIN/predict" --train --schema=tprog --learner=nearest small.tprog
 status 0 "programs that stand for all" "$BIN/predict" --schema=tprog --choose 9 small.tprog -o few.tprog
 check "... are nine" test "$(grep -c '^program' few.tprog) $(grep -c '^measured' few.tprog)" = "9 0"
+status 2 "... all of them, not so many" "$BIN/predict" --measure few.tprog --programs 3
+says 'leave out --programs' "... it says so"
 status 0 "... are measured" "$BIN/predict" --measure few.tprog --device=here -o few.measured
 check "... each" test "$(grep -c '^measured here' few.measured)" = 9
 check "... and are the same programs" sh -c 'grep -v "^measured" few.measured | cmp -s - few.tprog'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the seeds of the fuzzers for arrays, weights, models, tensor programs, their cost models and jobs into tests/fuzz/corpus.
+"""Write the seeds of the fuzzers for arrays, weights, models, tensor programs, cost models and jobs into tests/fuzz/corpus.
 
 usage: tests/fuzz/make-corpus.py     (Python 3, nothing else; the same bytes each time)
 """
@@ -204,43 +204,126 @@ def defined(name, path):
 
 LEAF = int(defined("#define PL_TPROG_CDMPP", "lib/tprog/tprog.h")) + int(defined("#define PL_TPROG_OWN", "lib/tprog/tprog.h").split()[0])
 COLUMNS = LEAF + int(defined("#define PL_TPROG_SUMS", "lib/tprog/cost.h"))
-# a small network; its layers are those of pl_tprog_network_layers() with one block: others are refused
-WIDTH, LATENT, LEAVES, MOMENTS = 2, 2, 8, 5
-layers = """input %d %d
-dense %d
-residual
-layernorm
-attention 1
-end
-residual
-layernorm
-dense %d
-gelu
-dense %d
-end
-layernorm
-flatten
-dense %d
-relu
-dense %d
-relu
-dense 1
-loss squared
-""" % (LEAVES, LEAF + 1, WIDTH, 3 * WIDTH, WIDTH, 2 * LATENT, LATENT)
-dense = [(LEAF + 1, WIDTH), (WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 3 * WIDTH), (3 * WIDTH, WIDTH)]
-dense += [(LEAVES * WIDTH, 2 * LATENT), (2 * LATENT, LATENT), (LATENT, 1)]
-# each array begins at a multiple of 16 numbers
-PARAMS = sum((n + 15) // 16 * 16 for n in [i * o for i, o in dense] + [o for i, o in dense] + 6 * [WIDTH])
-net = string(layers) + b"".join(map(varint, (1, 1, WIDTH, LATENT, 4))) + struct.pack("<5d", 0.004, 1, 0.25, -1, 2)
-net += struct.pack("<2f", -1, 40) * LEAF + struct.pack("<d", 0) * (MOMENTS * LATENT) + varint(PARAMS)
+
+
+def dense(inputs, outputs):
+    return [inputs * outputs, outputs]
+
+
+def norm(width):
+    return [width, width]
+
+
+# a network of a few parameters, which are zeros: its layers, and its settings
+def network(layers=1, heads=2, width=4, latent=3, batch=2):
+    leaves = int(defined("#define LEAVES", "lib/tprog/network.c").split()[0])
+    text = "input %d %d\ndense %d\n" % (leaves, LEAF + 1, width)
+    text += "residual\nlayernorm\nattention %d\nend\nresidual\nlayernorm\ndense %d\ngelu\ndense %d\nend\n" % (heads, 3 * width, width) * layers
+    text += "layernorm\nflatten\ndense %d\nrelu\ndense %d\nrelu\ndense 1\nloss squared\n" % (2 * latent, latent)
+    tensors = dense(LEAF + 1, width) + (norm(width) + dense(width, 3 * width) + dense(width, width) + norm(width) + dense(width, 3 * width) + dense(3 * width, width)) * layers
+    tensors += norm(width) + dense(leaves * width, 2 * latent) + dense(2 * latent, latent) + dense(latent, 1)
+    params = sum(n + -n % 16 for n in tensors)  # each begins at a multiple of 16
+    data = string(text) + b"".join(varint(v) for v in (layers, heads, width, latent, batch))
+    data += struct.pack("<5d", 0.002, 1, 0.25, -1, 2) + struct.pack("<2f", -1, 40) * LEAF
+    return data + struct.pack("<d", 0.5) * MOMENTS * latent + varint(params), 4 * params
+
+
+MOMENTS = int(defined("#define PL_MOMENTS", "lib/learn/moments.h").split()[0])
 left = block("PLFT", varint(100) + struct.pack("<2d", -0.75, 0.5))
 ops = [("dense", 120, 0.1, -0.25, 0.5, 0.0), ("", 240, 0.0, -0.5, 0.75, 0.125)]
+net, bytes_of_net = network()
 put("tprog_model", "trees.blocks", head(0, ops) + block("PROV", b"by hand\n") + block("PTRE", trees()) + block("PADA", trees()) + left +
     block("PEND", b"") + b"    ")
-put("tprog_model", "both.blocks", head(2, ops) + block("PTRE", trees()) + block("PNET", net, 4 * PARAMS) +
-    block("PADA", trees()) + block("PNAD", varint(PARAMS), 4 * PARAMS) + left + block("PEND", b"") + b"    ")
+put("tprog_model", "both.blocks", head(2, ops) + block("PTRE", trees()) + block("PNET", net, bytes_of_net) +
+    block("PADA", trees()) + block("PNAD", varint(bytes_of_net // 4), bytes_of_net) + left + block("PEND", b"") + b"    ")
 put("tprog_model", "none.blocks", head(0, ops[1:]) + block("PEND", b"") + b"    ")
 put("tprog_model", "order.blocks", block("PTRE", trees()) + head(2, ops))
+# cost models of operations: the byte of their layout, and the lists that fuzz_costmodel.c makes blocks of
+NAN, INF = float("nan"), float("inf")
+FEATURES = int(defined("#define PL_FEATURES", "lib/kernel/feature.h").split()[0])
+TILE_FEATURES = int(defined("#define FEATURES", "lib/kernel/tiles.c"))
+GENERATIONS = int(defined("#define PL_GENERATIONS", "lib/kernel/feature.h").split()[0])
+LAYOUT = bytes([int(defined("#define BLOCK_VERSION", "lib/kernel/model_file.c"))])
+
+
+def words(list):
+    with open(os.path.join(ROOT, "../../../lib/kernel/kernel.h")) as f:
+        return re.findall(r'X\(\w+, "([^"]+)"', re.search(r"#define PL_KERNEL_%s\(X\)(.*?)\n#define" % list, f.read(), re.S).group(1))
+
+
+FAMILIES, TYPES = words("FAMILIES"), words("TYPES")
+
+
+def counted(name, data, count=1):
+    return name.encode() + bytes([count]) + struct.pack("<H", len(data)) + data
+
+
+def reals(*v):
+    return struct.pack("<%dd" % len(v), *v)
+
+
+def quantiles(n, low=-0.25, high=0.5):
+    return varint(n) + reals(low, high)
+
+
+def spread(n):
+    return quantiles(n) * 3 + quantiles(3 * n)
+
+
+def outside(n):
+    return varint(n) + reals(0.125, 0.25, 0.5)
+
+
+def costhead(learner):
+    schema = "paceline-schema 1\nlatency t unit=us\noperation op\ndevice column=d\nop * family=elementwise elements=n\n"
+    data = string(learner) + string("s") + string(schema) + reals(INF, *[0.0] * GENERATIONS) + b"\1" + spread(40) + spread(20) + outside(60)
+    return counted("HEAD", data)
+
+
+def sheet(name, cpu, adapted):
+    numbers = 16e9, 300, 40, 64, 1.5, 8000, 64000, 4e6, 70, 7.5, cpu, 6000, 5000, 9000
+    return string(name) + string(name + " title") + reals(*numbers) + quantiles(adapted)
+
+
+def boost(features, used=1, base=0.125):
+    data = varint(features) + varint(2) + varint(4) + reals(base) + varint(0) + varint(3)
+    for left, feature, value, mean in ((1, 2 * used + 1, 9.0, 0.0), (0, 0, -0.25, -0.25), (0, 0, 0.5, 0.5), (0, 0, 0.125, 0.125)):
+        data += varint(left) + varint(feature) + struct.pack("<2f", value, mean)
+    return data + reals(*[float(i == used) for i in range(features)])
+
+
+def nearest():
+    return varint(2) + reals(*[1.0] * FEATURES) + (reals(0.25) + reals(*[2.0] * FEATURES)) * 2
+
+
+def tiles():
+    return varint(1) + varint(14) + varint(2) + b"".join(varint(a) + varint(64) + b"\0" + boost(TILE_FEATURES) for a in (64, 128))
+
+
+def part(op, family, learned, type="float32", tile=varint(0), floors=((5e3, 0.0), (NAN, 0.0))):
+    data = varint(op + 1) + bytes([FAMILIES.index(family), TYPES.index(type)]) + varint(80) + reals(4e3, 0.125, 2.0)
+    data += b"".join(reals(*f) for f in floors) + reals(1.0, 4096.0) * 8 + reals(0.5, 90.0) + reals(8.0, 1e9) + reals(300.0, 900.0) + reals(8e3, 3e4)
+    return counted("PART", data + spread(40) + spread(0) + outside(50) + tile + learned)
+
+
+def costs(learner, learned, trained=True):
+    devices = counted("DEVS", sheet("alpha", 0.0, 24) + sheet("beta", 1.0, 0), 2)
+    names = ["mm", "conv", "add", "rare", "norm", "reduce", "any"]
+    ops = counted("OPER", varint(0) + b"".join(string(s) for s in names), len(names))
+    few = counted("FEWS", varint(3) + bytes([FAMILIES.index("elementwise"), TYPES.index("float32")]) + reals(0.75))
+    parts = [part(0, "gemm", learned, tile=tiles()), part(0, "gemm", learned, "float16"), part(1, "conv", learned, tile=tiles()),
+             part(2, "elementwise", learned), part(-1, "elementwise", learned, floors=((NAN, 0.0), (6e3, -0.5))),
+             part(4, "norm", learned), part(5, "allreduce", learned), part(6, "other", learned)]
+    before = counted("TRND", reals(NAN, 0.0, 7e3, 0.25) * len(parts), len(parts)) if trained else b""
+    return (LAYOUT + costhead(learner) + counted("PROV", b"by hand\n") + devices + ops + few + b"".join(parts) + before +
+            counted("TOTL", varint(len(parts))) + b"    ")
+
+
+put("costmodel", "boost.blocks", costs("boost", boost(FEATURES)))
+put("costmodel", "raw.blocks", costs("raw", boost(FEATURES), False))
+put("costmodel", "nearest.blocks", costs("nearest", nearest()))
+put("costmodel", "roofline.blocks", costs("roofline", b"", False))
+put("costmodel", "order.blocks", LAYOUT + costhead("roofline") + part(0, "gemm", b"") + counted("TOTL", varint(1)))
 put("job", "all.job", """paceline-job 1
 name "a job"
 model cnn:1x28x28

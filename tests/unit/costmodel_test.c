@@ -482,7 +482,7 @@ static bool use(const struct pl_kernel_model *m, const struct pl_schema *schema)
 	pl_kernel_explain_model(m, &w);
 	rc = pl_kernel_apply(m, &s, s.v, s.n, t, &err);
 	for (size_t i = 0; i < s.n && i < 8 && rc >= 0; i++)
-		rc = pl_kernel_explain(m, &s, &s.v[i], &w, &err);
+		pl_kernel_explain(m, &s, &s.v[i], &t[i], &w);
 	if (pl_write_end(&w, &err) < 0 || pl_out_close(out, &err) < 0)
 		rc = err.code;
 	good = (rc >= 0 || err.code == PL_EDATA) && !memmem(text.p, text.n, "(null)", 6);

@@ -223,6 +223,9 @@ static void test_devices(void)
 	says(pl_device_missing(&d, "H100", &err), &err,
 	     "no data sheet of \"H100\"; there are my_gpu, Tesla_T4, cpu_40GB", "those there are");
 	memset(&err, 0, sizeof(err));
+	says(pl_device_missing(&d, "40GB", &err), &err,
+	     "\"40GB\" may be my_gpu or cpu_40GB; give the whole name", "two that it may be");
+	memset(&err, 0, sizeof(err));
 	says(pl_device_missing(&e, "H100", &err), &err, "--devices", "no folder was named");
 
 	memset(&err, 0, sizeof(err));
@@ -540,7 +543,8 @@ static void test_work(void)
 	     "padding");
 	memset(&err, 0, sizeof(err));
 	k = (struct pl_kernel){ .family = PL_KERNEL_GEMM, .dim = { 1, 2, NAN, 2 } };
-	says(pl_kernel_check(&k, &err), &err, "n of gemm is nan", "a number that is not known");
+	says(pl_kernel_check(&k, &err), &err, "n of gemm is not known, and must be a number",
+	     "a number that is not known");
 	memset(&err, 0, sizeof(err));
 	k.dim[2] = INFINITY;
 	says(pl_kernel_check(&k, &err), &err, "n of gemm is inf", "an infinite one");

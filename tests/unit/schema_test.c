@@ -288,10 +288,14 @@ static void test_long_errors(void)
 		  "line 2, column 3 (a): operation \"mm\": m of gemm is 0, and must be above 0" },
 		{ LONG "mm,a40,1,,,1,\n",
 		  "line 2, column 4 (b): the cell is empty, and operation \"mm\" needs a number" },
+		{ LONG "mm,a40,1,1,,1,\nmm,a40,2.5,1,,1,\n",
+		  "line 3, column 3 (a): operation \"mm\": m of gemm is 2.5, and must be whole; "
+		  "the "
+		  "cell holds \"2.5\"" },
 		{ LONG "add,a40,1,1,-1,1,\n",
-		  "line 2, column 5 (w): operation \"add\": elements of elementwise is nan" },
+		  "line 2, column 5 (w): operation \"add\": elements of elementwise is not known" },
 		{ LONG "add,a40,1,1,3,1,\nadd,a40,1,1,-1,1,\n",
-		  "line 3, column 5 (w): operation \"add\": elements of elementwise is nan" },
+		  "line 3, column 5 (w): operation \"add\": elements of elementwise is not known" },
 		{ LONG "big,a40,1,1,1,1,\n",
 		  "operation \"big\": there is no column or variable \"h\"" },
 		{ "op,gpu,time,time\nmm,a40,1,2\n",
@@ -331,8 +335,15 @@ static void test_wide(void)
 	reads(schema, "b50/net_small_tp4.csv", "n,t.proj.ms\n8,\n", plain,
 	      "proj of net_small_tp4 on b50: bfloat16 gemm 1 8 16 64 = nan (2, 1, 2)\n", "",
 	      "without latencies");
+	reads(schema, "b50/net_small_tp3.csv", "n,t.proj.ms\n8,\n", plain,
+	      "proj of net_small_tp3 on b50: bfloat16 gemm 1 8 21.3333 64 = nan (2, 1, 2)\n", "",
+	      "a quotient of whole numbers");
+	refuses(schema, "a40/net_small_tp4.csv", "n,t.proj.ms\n8.5,1\n", plain,
+		"line 2, column 1 (n): operation \"proj\": m of gemm is 8.5, and must be whole",
+		"a part of a row");
 	refuses(schema, "a40/net_small_tp4.csv", "n,time\n8,1\n", plain,
-		"there is no column \"t.*.ms\", from which the schema s takes the operations",
+		"there is no column \"t.*.ms\", from which the schema s takes the operations; in "
+		"queries its cells may be empty",
 		"no operation");
 	refuses(schema, "a40/net_small_tp4.csv", "n,t.proj.ms,t.norm.ms\n8,1,2\n8,3,x\n", measured,
 		"a40/net_small_tp4.csv: line 3, column 3 (t.norm.ms): a latency must be",
@@ -340,7 +351,7 @@ static void test_wide(void)
 	refuses(schema, "a40/other.csv", "n,t.proj.ms\n8,1\n", measured,
 		"there is no column or variable \"size\"", "a name of no pattern");
 	refuses(schema, "a40/net_medium_tp1.csv", "n,t.proj.ms\n8,1\n", measured,
-		"line 2: operation \"proj\": n of gemm is nan", "a word of no condition");
+		"line 2: operation \"proj\": n of gemm is not known", "a word of no condition");
 	refuses(schema, "net_small_tp1.csv", "n,t.proj.ms\n8,1\n", measured,
 		"line 2: the table does not say on which device", "no folder");
 	refuses(HEAD "latency t.*\nop a family=softmax rows=1 columns=1\n", "t.csv", "t.a\n1\n",
