@@ -44,7 +44,9 @@ static bool short_decimal(const char *s, double *v)
 	}
 	if (!digits || (minus && !n)) /* -0 is not 0 */
 		return false;
-	*v = (double)(minus ? -n : n) / power[behind > 0 ? behind : 0];
+	*v = (double)(minus ? -n : n);
+	if (behind > 0)
+		*v /= power[behind];
 	return true;
 }
 

@@ -42,6 +42,7 @@ struct named { /* operations of rows, by their names */
 	struct pl_intern name;
 	bool **fits; /* [name][operation of the schema] */
 	size_t cap;
+	pl_id last; /* that was asked for */
 };
 struct latency { /* a column */
 	size_t column;
@@ -354,10 +355,13 @@ static int match_ops(struct reader *r, const char *name, bool **fits)
 static int find_ops(struct reader *r, const char *name, const bool **fits)
 {
 	struct named *n = &r->named;
-	size_t before = n->name.n;
-	pl_id id;
+	size_t before = n->name.n, len = strlen(name);
+	pl_id id = n->last;
 
-	PL_CHECK(pl_intern_add(&n->name, name, strlen(name), &id, r->err));
+	/* most rows have the name of the row before */
+	if (id >= before || n->name.len[id] != len || memcmp(n->name.str[id], name, len) != 0)
+		PL_CHECK(pl_intern_add(&n->name, name, len, &id, r->err));
+	n->last = id;
 	if (n->name.n > before) {
 		PL_CHECK(pl_grow(&n->fits, &n->cap, n->name.n, sizeof(*n->fits), r->err));
 		PL_CHECK(match_ops(r, name, &n->fits[id]));
@@ -575,7 +579,7 @@ struct culprit {
 
 static bool is_part(double v)
 {
-	return v != floor(v);
+	return fabs(v) < 0x1p62 && v != (double)(int64_t)v; /* floor() is slow */
 }
 
 /* A value of an expression: a column, or a variable, which has an expression of its own. */
