@@ -115,7 +115,7 @@ static int check_opts(const struct pl_policy_opts *o, struct pl_err *err)
 	if (o->min_workers > o->workers)
 		return pl_fail(err, PL_EUSAGE, "%s: of %u workers, at least %u cannot be present",
 			       o->kind->name, o->workers, o->min_workers);
-	if (o->batch < 0 || o->period < 0 || o->epoch < 0)
+	if (o->batch < 0 || o->rank_batch < 0 || o->period < 0 || o->epoch < 0)
 		return pl_fail(err, PL_EUSAGE, "%s: batch, period and epoch are not negative",
 			       o->kind->name);
 	if (o->kind->argument && !isnan(o->argument) && !in_range(o->kind, o->argument))
@@ -141,6 +141,8 @@ int pl_policy_new(const struct pl_policy_opts *o, struct pl_policy **out, struct
 		p->o.min_workers = k->waits ? o->workers : 1;
 	if (!o->batch)
 		p->o.batch = 1;
+	if (!o->rank_batch)
+		p->o.rank_batch = p->o.batch;
 	p->now = INT64_MIN;
 	/* An event has at most two actions a worker, and few of the policy. */
 	p->cap = 2 * (size_t)o->workers + 16;

@@ -33,8 +33,9 @@ struct pl_policy_opts {
 	 * one another (because the result would be that of another batch), else 1. Before so many
 	 * have joined, and when fewer remain, replies are held. */
 	uint32_t min_workers;
-	int64_t batch;	 /* samples of a local step, as the job says */
-	double argument; /* what "ssp:40" has behind the colon; NAN: the policy's default */
+	int64_t batch;	    /* samples of a local step, the mean of all workers */
+	int64_t rank_batch; /* of each rank of a worker; 0: it is one rank, so `batch` */
+	double argument;    /* what "ssp:40" has behind the colon; NAN: the policy's default */
 	/* of policies that decide by time (adsp, adsp++, adacomm) */
 	/* The check period, Gamma; 0: PL_POLICY_PERIOD steps of the slowest worker, of adacomm as
 	 * many rounds with its first tau. */

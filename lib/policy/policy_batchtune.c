@@ -130,7 +130,7 @@ static void round_up(struct pl_policy *p, int64_t rest, double share)
 /* Its own batch is that of the job for each of its ranks. */
 static uint32_t least_of(const struct pl_policy *p, const struct batchtune_worker *w)
 {
-	uint32_t ranks = (uint32_t)(w->round.own / p->o.batch);
+	uint32_t ranks = (uint32_t)(w->round.own / p->o.rank_batch);
 
 	return ranks ? ranks : 1;
 }

@@ -299,6 +299,7 @@ static int make_policy(struct pl_ps_server *s, struct pl_err *err)
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
 				    .batch = j->batch * p->ranks / p->workers, /* the mean of all */
+				    .rank_batch = j->batch,
 				    .period = j->period,
 				    .epoch = j->epoch,
 				    .target_loss = j->target_loss,

@@ -108,6 +108,7 @@ static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl
 				      .min_workers = (uint32_t)j->min_workers,
 				      /* the mean of all */
 				      .batch = j->batch * j->ranks / pl_job_workers(j),
+				      .rank_batch = j->batch,
 				      .period = j->period,
 				      .epoch = j->epoch,
 				      .seed = (uint64_t)j->seed };

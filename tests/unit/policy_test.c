@@ -353,7 +353,8 @@ static void batchtune_groups(void)
 	const char *said = NULL;
 	struct pl_policy *p;
 
-	o.batch = 3;
+	o.batch = 6;
+	o.rank_batch = 3;
 	p = policy_new_of(&o);
 	for (uint32_t i = 0; i < 2; i++)
 		joins(p, i, 0);
