@@ -38,7 +38,7 @@ const char *names_text(struct names *n, char *out, size_t size)
 		at += (size_t)snprintf(out + at, size - at, "%s%zu \"%.60s\"", i ? ", " : "",
 				       n->v[i].times, pl_intern_get(&n->intern, n->v[i].name));
 	if (n->n > SHOWN && at < size)
-		snprintf(out + at, size - at, " and %zu names more", n->n - SHOWN);
+		snprintf(out + at, size - at, " and %zu more names", n->n - SHOWN);
 	return out;
 }
 

@@ -122,10 +122,10 @@ static int check_pairs(const struct config *c, struct pl_err *err)
 			err, PL_EUSAGE,
 			"--discrepancy goes with --adapt of tensor programs (--schema=tprog)");
 	if (!c->intervals && !c->train && !c->cross && !c->tune)
-		return pl_fail(
-			err, PL_EUSAGE,
-			"--no-intervals goes with --train and --cross, which find intervals; "
-			"a model that was trained with it gives none");
+		return pl_fail(err, PL_EUSAGE,
+			       "--no-intervals goes with --train, --tune and --cross, which find "
+			       "intervals; "
+			       "a model that was trained with it gives none");
 	if (c->unit && !c->train && !c->adapt.n && !errors && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE,
 			       "--unit is that of measured latencies; what is asked for reads no "
@@ -314,7 +314,8 @@ static int adapt(const struct work *w, struct pl_samples *s, struct pl_out *out,
 	for (size_t i = 0; i < w->c->adapt.n; i++)
 		PL_CHECK(read_table(w, w->c->adapt.v[i], d->n ? d->v[d->n - 1] : NULL, s, err));
 	if (!s->n)
-		return pl_fail(err, PL_EDATA, "%s holds no measurement", w->c->adapt.v[0]);
+		return pl_fail(err, PL_EDATA, "%s%s no measurement", w->c->adapt.v[0],
+			       w->c->adapt.n > 1 ? " and the other tables hold" : " holds");
 	PL_CHECK(pl_kernel_adapt(w->model, s, err));
 	return write_model(w, w->model, out, err);
 }

@@ -55,7 +55,7 @@ struct names {
 };
 int names_add(struct names *n, const char *name, double weight, struct pl_err *err) PL_MUST;
 #define NAMES_TEXT 400 /* bytes */
-/* "24 \"copy\", 1 \"embedding\" and 3 names more": those of most weight first. Nothing can be added
+/* "24 \"copy\", 1 \"embedding\" and 3 more names": those of most weight first. Nothing can be added
  * after it. */
 const char *names_text(struct names *n, char *out, size_t size);
 void names_fini(struct names *n);

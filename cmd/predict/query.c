@@ -11,6 +11,7 @@
 #define FLUSH ((size_t)1 << 16) /* bytes of output that are written at once */
 
 #define ADDED(s) "latency_ns" s "lo_ns" s "hi_ns" s "flag" /* columns */
+#define N_ADDED	 4
 
 struct answer {
 	const struct work *w;
@@ -76,17 +77,27 @@ static int end_block(struct answer *a, struct pl_err *err)
 	return pl_write_check(&a->out, err);
 }
 
-/* Columns of another prediction, which this one replaces. */
+/* Columns of another prediction, which this one replaces. Some of them alone are something else. */
 static int find_old(struct answer *a, const struct pl_csv_row *raw, struct pl_err *err)
 {
+	const char *first = NULL;
+	int n = 0;
+
 	a->old.n = 0;
-	a->has_old = false;
 	for (size_t i = 0; i < raw->n; i++) {
 		const uint8_t old = pl_words_find(ADDED("|"), raw->field[i]) >= 0;
 
-		a->has_old |= old;
+		n += old;
+		first = old && !first ? raw->field[i] : first;
 		PL_CHECK(pl_buf_put(&a->old, &old, 1, err));
 	}
+	a->has_old = n > 0;
+	if (n && n < N_ADDED)
+		pl_say(&a->w->c->c.log, PL_LOG_WARN,
+		       "the prediction replaces the table's own column \"%s\": give it another "
+		       "name "
+		       "to keep it",
+		       first);
 	return 0;
 }
 

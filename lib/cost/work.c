@@ -22,11 +22,13 @@
  * a processor first copies its matrices into another order (it reads, writes and reads again:
  * COPIES; Goto, van de Geijn, ACM TOMS 34, 2008). Both are uncertain; what the groups show replaces
  * them as far as they show it. What caches keep may cost less, so small products say little about
- * the bytes of large ones. A gradient of parameters often goes to memory that the system has to
- * provide first, which can take longer than the product; the products that make other things show
- * how long. This is a linear regression of relative errors with a normal prior (Bishop, Pattern
- * Recognition and Machine Learning, 3.3), repeated with less weight for groups that fit badly
- * (Huber, Ann. Math. Statist. 35, 1964). What remains uncertain is the covariance.
+ * the bytes of large ones: of all bytes of a product, a share of LARGE / (all + LARGE) counts as
+ * kept, and what that saves is an unknown, too, between 0 and what a byte takes. A gradient of
+ * parameters often goes to memory that the system has to provide first, which can take longer than
+ * the product; the products that make other things show how long. This is a linear regression of
+ * relative errors with a normal prior (Bishop, Pattern Recognition and Machine Learning, 3.3),
+ * repeated with less weight for groups that fit badly (Huber, Ann. Math. Statist. 35, 1964). What
+ * remains uncertain is the covariance.
  *
  * O(n log n) in nodes.
  */
@@ -47,6 +49,7 @@
  * into its own order: a multiple of the time of an operation on next to nothing. */
 #define FIXED_LAYER  30
 #define OPAQUE_ERROR 0.55  /* of an operation nobody knows: each share of it may be fixed */
+#define LEAST_BYTE   0.01  /* of the prior value, for what caches save of it */
 #define UNKNOWN	     100   /* standard error of a prior value that says nothing */
 #define SCATTER	     0.04  /* least relative standard error of groups */
 #define ENOUGH	     6	   /* groups that tell unknowns apart without that */
@@ -279,23 +282,36 @@ static void solve(const double a[N][N], const double y[N], unsigned use, double 
 	}
 }
 
+/* Makes unknown `to` of both: as if they were one. own: what is known of the other one alone. */
+static void join(double a[N][N], double y[N], int to, int other, double own)
+{
+	a[other][other] -= own;
+	y[to] += y[other];
+	for (int i = 0; i < N; i++)
+		a[to][i] += a[other][i];
+	for (int i = 0; i < N; i++)
+		a[i][to] += a[i][other];
+}
+
 /* One turn, from the unknowns of the last one in z: the best ones of `use` for these weights, none
- * below 0. */
+ * below 0. Caches save no more of a byte than it takes. */
 static void regress(const struct sample *v, size_t n, const double prior[N], unsigned use,
 		    double sigma, double z[N], double cov[N][N])
 {
-	double a[N][N] = { { 0 } }, y[N];
+	const int byte = PL_WORK_BYTE, cached = PL_WORK_CACHED_BYTE;
+	double a[N][N] = { { 0 } }, y[N], own = 0;
+	bool joined = false;
 
 	for (int i = 0; i < N; i++) { /* of a greater value the share is greater */
-		/* caches may save nothing or all of what bytes take */
-		int of = i == PL_WORK_CACHED_BYTE ? PL_WORK_BYTE : i;
-		double share = i == PL_WORK_CACHED_BYTE	    ? 1
-			       : i == PL_WORK_GRADIENT_BYTE ? UNKNOWN
-							    : UNSURE;
-		double precision = prior[of] > 0 ? 1 / square(share * fmax(prior[of], z[of])) : 0;
+		double share = i == PL_WORK_GRADIENT_BYTE ? UNKNOWN : UNSURE;
+		double usual = i == cached ? fmax(z[byte], LEAST_BYTE * prior[byte])
+					   : fmax(prior[i], z[i]);
+		double precision =
+			usual > 0 && (prior[i] > 0 || i == cached) ? 1 / square(share * usual) : 0;
 
 		a[i][i] = precision;
 		y[i] = precision * prior[i];
+		own = i == cached ? precision : own;
 	}
 	for (size_t k = 0; k < n; k++) {
 		double precision = v[k].weight / square(sigma * v[k].model);
@@ -308,11 +324,17 @@ static void regress(const struct sample *v, size_t n, const double prior[N], uns
 	}
 	for (int i = 0; i < N; i++) /* nothing says how long it takes, and no group has any of it */
 		use &= a[i][i] > 0 ? use : ~(1u << i);
-	for (int turn = 0; turn < N; turn++) {
+	for (int turn = 0; turn <= N; turn++) {
 		double least = 0;
 		int worst = -1;
 
 		solve(a, y, use, z, cov);
+		if (use >> cached & 1 && z[cached] > fmax(z[byte], 0)) {
+			join(a, y, byte, cached, own);
+			use &= ~(1u << cached);
+			joined = true;
+			continue;
+		}
 		for (int i = 0; i < N; i++)
 			if (z[i] < 0 && z[i] / fmax(prior[i], z[i] * -1e-9) < least) {
 				least = z[i] / fmax(prior[i], z[i] * -1e-9);
@@ -322,6 +344,12 @@ static void regress(const struct sample *v, size_t n, const double prior[N], uns
 			break;
 		use &= ~(1u << worst);
 	}
+	if (!joined)
+		return;
+	z[cached] = z[byte];
+	memcpy(cov[cached], cov[byte], sizeof(cov[byte]));
+	for (int i = 0; i < N; i++)
+		cov[i][cached] = cov[i][byte];
 }
 
 /* Mark the groups that only call others. `v` has room for all groups. */
@@ -486,7 +514,7 @@ void pl_work_features(const struct pl_work *w, double by, double *x)
 	x[PL_WORK_FIXED] = 1;
 	x[PL_WORK_BYTE] = bytes;
 	x[PL_WORK_GRADIENT_BYTE] = w->gradient_bytes;
-	x[PL_WORK_CACHED_BYTE] = -all * LARGE / (all + LARGE);
+	x[PL_WORK_CACHED_BYTE] = -bytes * LARGE / (all + LARGE);
 	x[PL_WORK_FLOP] = w->of_samples ? by * w->flops : w->flops;
 }
 

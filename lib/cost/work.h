@@ -4,7 +4,8 @@
  *
  * The features of an operation follow from the recorded sizes of its inputs. Part of its bytes and
  * all of its floating-point operations are of samples; the rest of the bytes is of parameters. The
- * time is fixed + bytes / bandwidth + bytes of gradients / bandwidth + operations / rate.
+ * time is fixed + bytes / bandwidth + bytes of gradients / bandwidth + operations / rate, less what
+ * caches save of the bytes of small products (work.c).
  */
 #ifndef PL_COST_WORK_H
 #define PL_COST_WORK_H
@@ -47,7 +48,8 @@ struct pl_work_group {
 };
 
 /* The terms of the time of a product, in ns: fixed, for each byte, for each byte of a gradient of
- * parameters, what each byte that stays in caches saves, for each floating-point operation. */
+ * parameters, what each byte that caches keep saves (its feature is negative), for each
+ * floating-point operation. */
 enum pl_work_term {
 	PL_WORK_FIXED,
 	PL_WORK_BYTE,

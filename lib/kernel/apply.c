@@ -35,6 +35,7 @@ struct ends {
 struct block { /* operations of one part */
 	const struct part *part;
 	struct range dim[PL_KERNEL_DIMS], bound, work, bandwidth, rate; /* in-range */
+	bool zero[PL_KERNEL_DIMS]; /* may be 0, from which nothing has a distance */
 	struct ends ends;
 	size_t n, at[BLOCK];
 	struct tile_query query[BLOCK];
@@ -65,24 +66,34 @@ static bool outside(const struct range *r, double v)
 	return v < r->low || v > r->high;
 }
 
-/* The logarithm of how many times v is outside. */
-static double distance(const struct range *r, double v)
+static double distance(double times)
 {
-	double d = v > r->high ? log(v / r->high) : v < r->low ? log(r->low / v) : 0;
+	return fmin(log(times), DISTANCE_MAX);
+}
 
-	return d < DISTANCE_MAX ? d : DISTANCE_MAX;
+/* How far v, above 0, is outside; is it? */
+static bool look_outside(const struct range *r, double v, struct pl_kernel_time *t)
+{
+	if (v > r->high)
+		t->above = fmax(t->above, distance(v / r->high));
+	if (v < r->low)
+		t->below = fmax(t->below, distance(r->low / v));
+	return outside(r, v);
 }
 
 static unsigned flag_of(const struct block *b, const struct tile_query *q, const struct pl_rates *r,
 			struct pl_kernel_time *t)
 {
+	bool out;
+
 	if (b->part->op == PL_NONE)
 		return PL_KERNEL_UNKNOWN;
-	t->outside = fmax(distance(&b->bound, t->ns / t->floor_ns),
-			  distance(&b->work, pl_part_work(q->k)));
+	out = look_outside(&b->bound, t->ns / t->floor_ns, t);
+	out |= look_outside(&b->work, pl_part_work(q->k), t);
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
-		t->outside = fmax(t->outside, distance(&b->dim[i], q->k->dim[i]));
-	return t->outside > 0 || outside(&b->bandwidth, q->d->bandwidth) ||
+		out |= b->zero[i] ? outside(&b->dim[i], q->k->dim[i])
+				  : look_outside(&b->dim[i], q->k->dim[i], t);
+	return out || outside(&b->bandwidth, q->d->bandwidth) ||
 			       outside(&b->rate, pl_part_rate(b->part, q->d, r))
 		       ? PL_KERNEL_EXTRAPOLATED
 		       : PL_KERNEL_IN_RANGE;
@@ -92,8 +103,12 @@ static int new_block(struct applier *a, const struct part *p, struct block **b, 
 {
 	PL_CHECK(pl_alloc(b, 1, sizeof(**b), err));
 	(*b)->part = p;
-	for (int i = 0; i < PL_KERNEL_DIMS; i++)
+	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++) {
+		double otherwise;
+
 		(*b)->dim[i] = tolerant(&p->dim[i]);
+		(*b)->zero[i] = !pl_kernel_dim(p->family, i, &otherwise) || otherwise <= 0;
+	}
 	(*b)->bound = tolerant(&p->bound);
 	(*b)->work = tolerant(&p->work);
 	(*b)->bandwidth = tolerant(&p->bandwidth);
@@ -149,8 +164,10 @@ static void set_interval(struct applier *a, struct block *b, uint32_t device,
 	e->made[bin] = true;
 	low = e->low[bin];
 	high = e->high[bin];
-	if (t->outside > 0)
-		pl_kernel_outside(a->m, b->part, t->outside, &low, &high);
+	if (t->above > 0)
+		pl_interval_grow(a->m, b->part, true, t->above, &low, &high);
+	if (t->below > 0)
+		pl_interval_grow(a->m, b->part, false, t->below, &low, &high);
 	t->lo_ns = t->ns * low;
 	t->hi_ns = t->ns * high;
 }

@@ -230,7 +230,7 @@ int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples 
 	m->intervals = true;
 	PL_CHECK(pl_alloc(&there, s->devices.n + 1, sizeof(*there), err));
 	PL_TRY(find_spreads(m, s, use, o, true, there, err));
-	PL_TRY(pl_kernel_find_outside(m, s, use, o, err));
+	PL_TRY(pl_interval_find_growth(m, s, use, o, err));
 	if (devices_used(s, use, there) >= DEVICES)
 		PL_TRY(find_spreads(m, s, use, o, false, there, err));
 	rc = pl_kernel_find_unknown(m, s, use, o, err);

@@ -44,7 +44,7 @@ int pl_kernel_family_find(const char *word); /* -1: none */
 /* Name of dimension i; NULL: the family has fewer. *otherwise: its default, NAN: it must be given.
  */
 const char *pl_kernel_dim(unsigned family, unsigned i, double *otherwise);
-/* Does it count something, so that a part of one has no meaning? */
+/* Does it count something, so that a fraction of one has no meaning? */
 bool pl_kernel_dim_is_whole(unsigned family, unsigned i);
 bool pl_kernel_is_comm(unsigned family);
 

@@ -39,10 +39,11 @@ void pl_kernel_model_free(struct pl_kernel_model *m); /* NULL is fine */
 struct pl_kernel_time {
 	double ns, lo_ns, hi_ns; /* NAN: the operation is not known at all */
 	uint8_t flag;
-	bool few;	/* flag UNKNOWN: it was measured, but too seldom for a part of its own */
-	double outside; /* flag EXTRAPOLATED: the logarithm of how many times its sizes are outside
-			   those that were measured; 0: not they */
-	uint32_t part;	/* of the model: operations of one part err alike; PL_NONE: not known */
+	bool few; /* flag UNKNOWN: it was measured, but too seldom for a part of its own */
+	/* flag EXTRAPOLATED: the logarithm of how many times its sizes are above or below those
+	 * that were measured; 0 and 0: not they */
+	double above, below;
+	uint32_t part; /* of the model: operations of one part err alike; PL_NONE: not known */
 	/* the parts of ns: the launch, the greater bound, and the learned factor of the bound */
 	double floor_ns, compute_ns, memory_ns, factor;
 };

@@ -14,7 +14,7 @@
 #define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
 #define B_TRND	      PL_FOURCC('T', 'R', 'N', 'D')
 #define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
-#define BLOCK_VERSION 4
+#define BLOCK_VERSION 5
 #define STRINGS_MAX   (1u << 20)
 #define DEVICES_MAX   4096
 
@@ -109,22 +109,29 @@ static void get_spread(struct pl_cur *c, struct spread *s)
 	get_quantiles(c, &s->all);
 }
 
-static void put_outside(struct pl_buf *b, const struct outside *o)
+static void put_growth(struct pl_buf *b, const struct growth *g)
 {
-	pl_io_put_varint(b, o->n);
-	pl_io_put_f64(b, o->low);
-	pl_io_put_f64(b, o->high);
-	pl_io_put_f64(b, o->least);
+	for (int above = 0; above < 2; above++) {
+		pl_io_put_varint(b, g[above].n);
+		pl_io_put_f64(b, g[above].low);
+		pl_io_put_f64(b, g[above].high);
+		pl_io_put_f64(b, g[above].least);
+	}
 }
 
-static void get_outside(struct pl_cur *c, struct outside *o)
+static void get_growth(struct pl_cur *c, struct growth *g)
 {
-	o->n = (uint32_t)pl_io_get_varint(c);
-	o->low = pl_io_get_f64(c);
-	o->high = pl_io_get_f64(c);
-	o->least = pl_io_get_f64(c);
-	c->bad |= !(o->low >= 0 && o->low < 1e6) || !(o->high >= 0 && o->high < 1e6) ||
-		  !(o->least >= 0 && o->least < 1e3);
+	for (int above = 0; above < 2; above++) {
+		uint64_t n = pl_io_get_varint(c);
+
+		g[above].n = (uint32_t)n;
+		g[above].low = pl_io_get_f64(c);
+		g[above].high = pl_io_get_f64(c);
+		g[above].least = pl_io_get_f64(c);
+		c->bad |= n > UINT32_MAX || !(g[above].low >= 0 && g[above].low < 1e6) ||
+			  !(g[above].high >= 0 && g[above].high < 1e6) ||
+			  !(g[above].least >= 0 && g[above].least < 1e3);
+	}
 }
 
 static void put_range(struct pl_buf *b, struct range r)
@@ -164,7 +171,7 @@ static void put_part(struct pl_buf *b, const struct pl_kernel_model *m, const st
 	put_range(b, p->rate);
 	put_spread(b, &p->known);
 	put_spread(b, &p->other);
-	put_outside(b, &p->outside);
+	put_growth(b, p->growth);
 	pl_tiles_put(&p->tiles, b);
 	m->learner->put(p->learned, b);
 }
@@ -203,7 +210,7 @@ static int get_part(struct pl_cur *c, struct pl_kernel_model *m, struct part *p,
 	p->rate = get_range(c);
 	get_spread(c, &p->known);
 	get_spread(c, &p->other);
-	get_outside(c, &p->outside);
+	get_growth(c, p->growth);
 	if (c->bad)
 		return pl_record_get_short(err);
 	PL_CHECK(pl_tiles_get(c, &p->tiles, err));
@@ -283,7 +290,7 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 	pl_io_put_u8(&b, m->intervals);
 	put_spread(&b, &m->known);
 	put_spread(&b, &m->other);
-	put_outside(&b, &m->outside);
+	put_growth(&b, m->growth);
 	PL_TRY(pl_container_writer_put(w, B_HEAD, BLOCK_VERSION, 1, &b, err));
 	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, a->provenance, err));
 	for (size_t i = 0; i < m->devices.n; i++) {
@@ -337,7 +344,7 @@ static int get_head(void *arg, const struct pl_block *b, struct pl_cur *c, struc
 	m->intervals = pl_io_get_u8(c) != 0;
 	get_spread(c, &m->known);
 	get_spread(c, &m->other);
-	get_outside(c, &m->outside);
+	get_growth(c, m->growth);
 	if (!learner || !name || !text)
 		rc = pl_fail(err, PL_ENOMEM, "out of memory");
 	else if (c->bad || !sound)

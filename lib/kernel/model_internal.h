@@ -50,9 +50,8 @@ struct spread { /* of a part */
 	struct quantiles bin[BINS], all;
 };
 /* By how much the logarithms of the ends of an interval go down and up for each unit of the
- * distance from the sizes that were measured (pl_kernel_time.outside), which counts as `least` at
- * least. */
-struct outside {
+ * distance from the sizes that were measured, which counts as `least` at least (outside.c). */
+struct growth {
 	double low, high, least;
 	uint32_t n; /* errors that say so; 0: unknown */
 };
@@ -84,7 +83,7 @@ struct part {
 	/* On a measured device; on another. Of the part of a family: of operations that were not
 	 * measured. */
 	struct spread known, other;
-	struct outside outside; /* on measured devices */
+	struct growth growth[2]; /* below the sizes that were measured, above */
 };
 struct level {		      /* of a part on a device */
 	double floor, offset; /* as in struct part */
@@ -103,7 +102,7 @@ struct pl_kernel_model {
 	double *few;
 	size_t n_few, cap_few;
 	struct spread known, other; /* of all parts together */
-	struct outside outside;
+	struct growth growth[2];
 	/* [device]: of one to which the model was adapted; n 0: none */
 	struct quantiles *adapted;
 	/* [part * devices.n + device]: what the training found, where another adaptation begins.
@@ -183,12 +182,13 @@ int pl_kernel_fit_family(const struct pl_samples *s, const bool *use,
 			 struct pl_kernel_model **out, struct pl_err *err) PL_MUST;
 /* m->trained_on, from m->trained. */
 int pl_kernel_find_trained(struct pl_kernel_model *m, struct pl_err *err) PL_MUST;
-/* Rates of what is outside, from the intervals of shapes: m->outside and those of its parts. */
-int pl_kernel_find_outside(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
-			   const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
-/* Widens an interval, of factors of a time, for that distance, above 0. */
-void pl_kernel_outside(const struct pl_kernel_model *m, const struct part *p, double distance,
-		       double *low, double *high);
+/* m->growth and those of its parts, from the intervals of shapes. */
+int pl_interval_find_growth(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			    const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
+/* Widens an interval, of factors of a time, for a distance above 0. Where nothing shows by how
+ * much, it is a guess. */
+void pl_interval_grow(const struct pl_kernel_model *m, const struct part *p, bool above,
+		      double distance, double *low, double *high);
 
 /* What a model of the samples without those of left[] predicts for them. */
 struct pl_interval_trial {

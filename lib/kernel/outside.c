@@ -1,19 +1,22 @@
 /*
  * Intervals of sizes outside what was measured.
  *
- * Shapes that are left out at random lie between others. What is larger than all of them is
- * predicted worse, the more so the farther it is. So the largest third of the shapes of each part
- * is left out, then the largest two thirds. The distance of a sample is the logarithm of how many
- * times its sizes are outside the range of the others. By how much its error leaves the interval,
- * for each unit of distance, has a quantile as errors have (interval.c), and the interval grows
- * with the distance by this rate, the greater of both. Just outside the range a rate says nothing,
- * so no distance is shorter than the median of those that were tried.
+ * Shapes that are left out at random lie between others. What is larger than all of them, or
+ * smaller, is predicted worse, the more so the farther it is. So the largest third of the shapes of
+ * each part is left out, then the largest two thirds, and the same of the smallest ones. The
+ * distance of a sample is the logarithm of how many times its sizes are above or below those of the
+ * others. By how much its error leaves the interval, for each unit of distance, has a quantile as
+ * errors have (interval.c), and the interval grows with the distance by this rate, the greater of
+ * both. Just outside the range a rate says nothing, so no distance is shorter than the median of
+ * those that were tried.
  */
 #include "kernel/eval.h"
 #include "kernel/model_internal.h"
 
-#define WIDEST 20 /* of a logarithm: an end that says nothing */
-#define ENOUGH 40 /* samples of a part, of which two are beyond a quantile */
+#define WIDEST	    20	/* of a logarithm: an end that says nothing */
+#define ENOUGH	    40	/* errors of one trial, of which two are beyond each end */
+#define GUESSED	    0.2 /* a rate where nothing was tried */
+#define GUESSED_FOR 1	/* and the distance below which it does not fall */
 
 struct sized {
 	size_t part, row;
@@ -22,26 +25,30 @@ struct sized {
 
 PL_COMPARATOR(by_size, struct sized, part, size, row);
 
-/* left[i]: is it of that share of the shapes of its part, the largest ones? */
-static int leave_out_largest(const struct pl_kernel_model *m, const struct pl_samples *s,
-			     const bool *use, double share, bool *left, struct pl_err *err)
+/* left[i]: is it of that share of the measurements of its part, those of the largest shapes, or of
+ * the smallest ones? Equal sizes stay together. */
+static int leave_out(const struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+		     bool largest, double share, bool *left, struct pl_err *err)
 {
 	struct sized *v;
 	size_t n = 0;
 
 	PL_CHECK(pl_alloc(&v, s->n + 1, sizeof(*v), err));
 	for (size_t i = 0; i < s->n; i++) {
-		if ((!use || use[i]) && s->v[i].known)
-			v[n++] = (struct sized){ pl_interval_part(m, &s->v[i]), i,
-						 pl_part_work(&s->v[i].k) };
+		struct sized x = { pl_interval_part(m, &s->v[i]), i, pl_part_work(&s->v[i].k) };
+
+		if (x.part < m->n_parts && (!use || use[i]) && s->v[i].known)
+			v[n++] = x;
 	}
 	pl_sort(v, n, sizeof(*v), by_size);
 	for (size_t i = 0, k; i < n; i = k) {
+		double from;
+
 		for (k = i; k < n && v[k].part == v[i].part;)
 			k++;
+		from = v[i + (size_t)((largest ? 1 - share : share) * (double)(k - i - 1))].size;
 		for (size_t j = i; j < k; j++)
-			left[v[j].row] = (double)(k - j) <= share * (double)(k - i) &&
-					 v[j].part < m->n_parts;
+			left[v[j].row] = largest ? v[j].size > from : v[j].size < from;
 	}
 	pl_free(v);
 	return 0;
@@ -55,16 +62,16 @@ struct far {
 
 PL_COMPARATOR(by_distance, struct far, part, distance);
 
-/* Errors of what is outside; returns how many. */
+/* Errors of what is outside, on one side; returns how many. */
 static size_t find_far(const struct pl_kernel_model *m, const struct pl_interval_trial *t,
-		       struct far *v)
+		       bool above, struct far *v)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
 		const struct pl_kernel_time *x = &t->time[i];
 		struct far f = { .part = pl_interval_part(m, &t->v[i]),
-				 .distance = x->outside,
+				 .distance = above ? x->above : x->below,
 				 .error = log((double)t->v[i].ns / x->ns) };
 
 		if (!(f.distance > 0) || !isfinite(f.error) || f.part == m->n_parts)
@@ -78,10 +85,13 @@ static size_t find_far(const struct pl_kernel_model *m, const struct pl_interval
 }
 
 /* Adds what v[0 .. n - 1] show, by distance; room: for as many. */
-static void add_rates(struct outside *to, const struct far *v, size_t n, double *room)
+static void add_rates(struct growth *to, const struct far *v, size_t n, double *room)
 {
-	double least = n ? v[n / 2].distance : 0;
+	double least;
 
+	if (n < ENOUGH)
+		return;
+	least = v[n / 2].distance;
 	for (size_t i = 0; i < n; i++)
 		room[i] = (v[i].inside.low - v[i].error) / fmax(v[i].distance, least);
 	to->low = fmax(to->low, pl_interval_quantiles(room, n).high);
@@ -92,8 +102,8 @@ static void add_rates(struct outside *to, const struct far *v, size_t n, double 
 	to->n += (uint32_t)n;
 }
 
-static int try_largest(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
-		       const struct pl_kernel_fit_opts *o, double share, struct pl_err *err)
+static int try_far(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+		   const struct pl_kernel_fit_opts *o, bool above, double share, struct pl_err *err)
 {
 	struct pl_interval_trial t = { .n = 0 };
 	struct far *v = NULL;
@@ -103,21 +113,21 @@ static int try_largest(struct pl_kernel_model *m, const struct pl_samples *s, co
 	int rc;
 
 	PL_TRY(pl_alloc(&left, s->n + 1, sizeof(*left), err));
-	PL_TRY(leave_out_largest(m, s, use, share, left, err));
+	PL_TRY(leave_out(m, s, use, above, share, left, err));
 	PL_TRY(pl_interval_try(s, use, o, left, &t, err));
 	PL_TRY(pl_alloc(&v, t.n + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&room, t.n + 1, sizeof(*room), err));
-	n = find_far(m, &t, v);
+	n = find_far(m, &t, above, v);
 	pl_sort(v, n, sizeof(*v), by_distance);
 	for (size_t i = 0, k; i < n; i = k) {
 		for (k = i; k < n && v[k].part == v[i].part;)
 			k++;
-		add_rates(&m->part[v[i].part].outside, v + i, k - i, room);
+		add_rates(&m->part[v[i].part].growth[above], v + i, k - i, room);
 	}
 	for (size_t i = 0; i < n; i++)
 		v[i].part = 0;
 	pl_sort(v, n, sizeof(*v), by_distance);
-	add_rates(&m->outside, v, n, room);
+	add_rates(&m->growth[above], v, n, room);
 	rc = 0;
 out:
 	pl_interval_trial_fini(&t);
@@ -127,19 +137,25 @@ out:
 	return rc;
 }
 
-int pl_kernel_find_outside(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
-			   const struct pl_kernel_fit_opts *o, struct pl_err *err)
+int pl_interval_find_growth(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			    const struct pl_kernel_fit_opts *o, struct pl_err *err)
 {
-	PL_CHECK(try_largest(m, s, use, o, 1. / 3, err));
-	return try_largest(m, s, use, o, 2. / 3, err);
+	for (int above = 0; above < 2; above++) {
+		PL_CHECK(try_far(m, s, use, o, above, 1. / 3, err));
+		PL_CHECK(try_far(m, s, use, o, above, 2. / 3, err));
+	}
+	return 0;
 }
 
-void pl_kernel_outside(const struct pl_kernel_model *m, const struct part *p, double distance,
-		       double *low, double *high)
+void pl_interval_grow(const struct pl_kernel_model *m, const struct part *p, bool above,
+		      double distance, double *low, double *high)
 {
-	const struct outside *o = p->outside.n >= ENOUGH ? &p->outside : &m->outside;
-	double d = fmax(distance, o->least);
+	static const struct growth guess = { GUESSED, GUESSED, GUESSED_FOR, 0 };
+	const struct growth *g = p->growth[above].n   ? &p->growth[above]
+				 : m->growth[above].n ? &m->growth[above]
+						      : &guess;
+	double d = fmax(distance, g->least);
 
-	*low *= exp(-fmin(o->low * d, WIDEST));
-	*high *= exp(fmin(o->high * d, WIDEST));
+	*low *= exp(-fmin(g->low * d, WIDEST));
+	*high *= exp(fmin(g->high * d, WIDEST));
 }

@@ -574,10 +574,11 @@ static int read_latency(const struct reader *r, const struct pl_csv_row *raw, si
 struct culprit {
 	const struct reader *r;
 	size_t column; /* whose number makes no size; SIZE_MAX: none found yet */
-	bool part;     /* it is not whole */
+	double size; /* that is not whole: the column of just this number; NAN: any that is no size
+		      */
 };
 
-static bool is_part(double v)
+static bool is_fraction(double v)
 {
 	return fabs(v) < 0x1p62 && v != (double)(int64_t)v; /* floor() is slow */
 }
@@ -590,8 +591,9 @@ static void find_culprit(void *arg, uint32_t value)
 
 	if (c->column != SIZE_MAX)
 		return;
-	if (value < r->n_columns && (c->part ? is_part(r->value[value])
-					     : !(r->value[value] > 0 && r->value[value] <= 1e18)))
+	if (value < r->n_columns &&
+	    (isnan(c->size) ? !(r->value[value] > 0 && r->value[value] <= 1e18)
+			    : r->value[value] == c->size))
 		c->column = value;
 	for (size_t i = 0; i < r->s->n_lets && value >= r->n_columns; i++)
 		if (r->let[i].to == value && r->let[i].e)
@@ -602,7 +604,7 @@ static void find_culprit(void *arg, uint32_t value)
 static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
 		       const struct pl_measure *m)
 {
-	struct culprit c = { r, SIZE_MAX, false };
+	struct culprit c = { r, SIZE_MAX, NAN };
 	struct pl_err why = { 0 };
 
 	if (pl_kernel_check(&m->k, &why) >= 0)
@@ -626,11 +628,11 @@ static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, con
 		       why.msg, c.column < raw->n ? raw->field[c.column] : "");
 }
 
-/* Dimension i is not whole. It may be a quotient of the schema, but no cell may hold a part. */
-static int check_part(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
-		      unsigned i, const struct pl_measure *m)
+/* Dimension i is not whole. It may be computed by the schema, but no cell may say so. */
+static int check_fraction(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
+			  unsigned i, const struct pl_measure *m)
 {
-	struct culprit c = { r, SIZE_MAX, true };
+	struct culprit c = { r, SIZE_MAX, m->k.dim[i] };
 	double otherwise;
 
 	if (x->dim[i])
@@ -638,11 +640,11 @@ static int check_part(const struct reader *r, const struct pl_csv_row *raw, cons
 	if (c.column == SIZE_MAX)
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
-		       "%s: line %lld, column %zu (%s): operation \"%s\": %s of %s is %g, and must "
-		       "be whole; the cell holds \"%.60s\"",
+		       "%s: line %lld, column %zu (%s): operation \"%s\": %s of %s must be whole; "
+		       "the cell holds \"%.60s\"",
 		       r->name, (long long)raw->line, c.column + 1, r->column[c.column], m->op,
 		       pl_kernel_dim(x->s->family, i, &otherwise),
-		       pl_kernel_family_word(x->s->family), m->k.dim[i], raw->field[c.column]);
+		       pl_kernel_family_word(x->s->family), raw->field[c.column]);
 }
 
 static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
@@ -657,8 +659,8 @@ static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const 
 	if (pl_kernel_check(&m->k, NULL) < 0)
 		return refuse_dims(r, raw, x, m);
 	for (unsigned i = 0; i < x->n_dims; i++)
-		if (x->whole[i] && is_part(m->k.dim[i]))
-			PL_CHECK(check_part(r, raw, x, i, m));
+		if (x->whole[i] && is_fraction(m->k.dim[i]))
+			PL_CHECK(check_fraction(r, raw, x, i, m));
 	m->known = true;
 	return 0;
 }

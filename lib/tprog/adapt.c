@@ -21,11 +21,11 @@ struct adaptation {
 	pl_id *op;	     /* of each row; those that the model does not know: ops.n */
 	unsigned char *part; /* of each row */
 	struct pl_tprog_by_op by;
-	double *error;	/* of logarithms: measured less predicted before */
-	double *label;	/* as predicted before, without offsets and shifts */
-	double *offset; /* [ops.n + 1]: of each operation, and of all together */
-	double *left;	/* what the offsets leave of the errors */
-	double *room;	/* of as many numbers */
+	double *error;	  /* of logarithms: measured less predicted before */
+	double *label;	  /* as predicted before, without offsets and shifts */
+	double *offset;	  /* [ops.n + 1]: of each operation, and of all together */
+	double *residual; /* what the offsets leave of the errors */
+	double *room;	  /* of as many numbers */
 };
 
 static void adaptation_fini(struct adaptation *a)
@@ -36,7 +36,7 @@ static void adaptation_fini(struct adaptation *a)
 	pl_free(a->error);
 	pl_free(a->label);
 	pl_free(a->offset);
-	pl_free(a->left);
+	pl_free(a->residual);
 	pl_free(a->room);
 }
 
@@ -44,7 +44,7 @@ static void adaptation_fini(struct adaptation *a)
 static void begin_as_trained(struct pl_tprog_model *m)
 {
 	pl_boost_fini(&m->adapted);
-	m->left = (struct pl_tprog_left){ .n = 0 };
+	m->held_out = (struct pl_tprog_held_out){ .n = 0 };
 	if (m->net)
 		pl_tprog_network_reset(m->net);
 	for (size_t k = 0; k <= m->ops.n; k++)
@@ -76,7 +76,7 @@ static int adaptation_init(struct adaptation *a, struct pl_err *err)
 	PL_CHECK(pl_alloc(&a->error, s->n, sizeof(*a->error), err));
 	PL_CHECK(pl_alloc(&a->label, s->n, sizeof(*a->label), err));
 	PL_CHECK(pl_alloc(&a->offset, m->ops.n + 1, sizeof(*a->offset), err));
-	PL_CHECK(pl_alloc(&a->left, s->n, sizeof(*a->left), err));
+	PL_CHECK(pl_alloc(&a->residual, s->n, sizeof(*a->residual), err));
 	PL_CHECK(pl_alloc(&a->room, s->n, sizeof(*a->room), err));
 	PL_CHECK(find_errors(a, err));
 	for (size_t i = 0; i < s->n; i++) {
@@ -97,31 +97,32 @@ static double offset_of(double *v, size_t n, double all)
 	return n ? (pl_median_double(v, n) * (double)n + all * PRIOR) / ((double)n + PRIOR) : all;
 }
 
-/* By the rows that are not of the part `but`; what they leave of the errors of all rows. */
-static void find_offsets(struct adaptation *a, unsigned but)
+/* By the rows that are not of the part `without`; what they leave of the errors of all rows. */
+static void find_offsets(struct adaptation *a, unsigned without)
 {
 	size_t n_ops = a->m->ops.n, n = 0;
 	double *v = a->room, all;
 
 	for (size_t i = 0; i < a->s->n; i++)
-		if (a->part[i] != but)
+		if (a->part[i] != without)
 			v[n++] = a->error[i];
 	all = a->offset[n_ops] = pl_median_double(v, n);
 	for (size_t k = 0; k < n_ops; k++) {
 		n = 0;
 		for (size_t at = a->by.first[k]; at < a->by.first[k + 1]; at++)
-			if (a->part[a->by.row[at]] != but)
+			if (a->part[a->by.row[at]] != without)
 				v[n++] = a->error[a->by.row[at]];
 		a->offset[k] = offset_of(v, n, all);
 	}
 	for (size_t i = 0; i < a->s->n; i++)
-		a->left[i] = a->error[i] - a->offset[a->op[i]];
+		a->residual[i] = a->error[i] - a->offset[a->op[i]];
 }
 
 /* Trees that learn by how much the model's trees are wrong behind the offsets, from the rows that
- * are not of the part `but`. Where those trees are half of the model, the new ones count half, too.
+ * are not of the part `without`. Where those trees are half of the model, the new ones count half,
+ * too.
  */
-static int find_trees(const struct adaptation *a, unsigned but, struct pl_boost *trees,
+static int find_trees(const struct adaptation *a, unsigned without, struct pl_boost *trees,
 		      struct pl_err *err)
 {
 	const struct pl_boost_opts few = { .rounds = 150,
@@ -134,24 +135,24 @@ static int find_trees(const struct adaptation *a, unsigned but, struct pl_boost 
 					   .seed = 1,
 					   .pool = a->o->pool };
 	const struct pl_tprog_set *s = a->s;
-	float *left = NULL;
+	float *target = NULL;
 	size_t *use = NULL, n = 0;
 	int rc;
 
 	if (s->n < PL_TPROG_ADAPT_TREES || !a->m->trees.n_trees)
 		return 0;
-	PL_TRY(pl_alloc(&left, s->n, sizeof(*left), err));
+	PL_TRY(pl_alloc(&target, s->n, sizeof(*target), err));
 	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
 	for (size_t i = 0; i < s->n; i++) {
-		if (a->part[i] == but)
+		if (a->part[i] == without)
 			continue;
-		left[n] =
-			(float)(a->label[i] + a->left[i] - pl_boost_apply(&a->m->trees, s->v[i].x));
+		target[n] = (float)(a->label[i] + a->residual[i] -
+				    pl_boost_apply(&a->m->trees, s->v[i].x));
 		use[n++] = i;
 	}
-	rc = pl_tprog_grow(s, use, n, left, NULL, few, trees, err);
+	rc = pl_tprog_grow(s, use, n, target, NULL, few, trees, err);
 out:
-	pl_free(left);
+	pl_free(target);
 	pl_free(use);
 	return rc;
 }
@@ -167,7 +168,7 @@ static int try_part(struct adaptation *a, unsigned part, double *v, struct pl_er
 	for (size_t i = 0; i < a->s->n; i++) {
 		if (a->part[i] != part)
 			continue;
-		v[i] = a->left[i];
+		v[i] = a->residual[i];
 		if (trees.n_trees)
 			v[i] -= share * pl_boost_apply(&trees, a->s->v[i].x);
 	}
@@ -177,11 +178,10 @@ static int try_part(struct adaptation *a, unsigned part, double *v, struct pl_er
 
 /* Without what a network learns: it would have to learn anew from each part, and it learns only
  * what makes programs that it has not seen more exact. */
-static int find_left(struct adaptation *a, struct pl_err *err)
+static int find_held_out(struct adaptation *a, struct pl_err *err)
 {
 	struct pl_tprog_model *m = a->m;
 	size_t n = a->s->n;
-	struct pl_tprog_errors e;
 	double *v;
 	int rc = 0;
 
@@ -190,8 +190,7 @@ static int find_left(struct adaptation *a, struct pl_err *err)
 	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (unsigned k = 0; k < PARTS && k < n && rc >= 0; k++)
 		rc = try_part(a, k, v, err);
-	e = pl_tprog_errors_of(v, n);
-	m->left = (struct pl_tprog_left){ e.n, e.low, e.high };
+	m->held_out = pl_tprog_percentiles(v, n);
 	pl_free(v);
 	return rc;
 }
@@ -205,14 +204,14 @@ int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s,
 	PL_TRY(pl_tprog_check_rows(s, err));
 	begin_as_trained(m);
 	PL_TRY(adaptation_init(&a, err));
-	PL_TRY(find_left(&a, err));
+	PL_TRY(find_held_out(&a, err));
 	find_offsets(&a, NONE);
 	for (size_t k = 0; k <= m->ops.n; k++)
 		m->errors[k].offset = a.offset[k];
 	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
 	PL_TRY(find_trees(&a, NONE, &m->adapted, err));
 	for (size_t i = 0; i < s->n; i++)
-		a.label[i] += a.left[i];
+		a.label[i] += a.residual[i];
 	if (m->net)
 		PL_TRY(pl_tprog_network_adapt(m->net, s, a.label, o->target ? o->target : s,
 					      o->discrepancy, o->seed, err));

@@ -135,13 +135,13 @@ void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w)
 					100 * (exp(e->low - e->shift) - 1),
 					100 * (exp(e->high - e->shift) - 1));
 	}
-	if (m->left.n)
+	if (m->held_out.n)
 		pl_write_format(
 			w,
 			"\nErrors on the %u programs of the adaptation, left out in turn: "
 			"5 %% are below %+.0f, 5 %% above %+.0f percent.\nIntervals hold these, "
 			"too.\n",
-			m->left.n, 100 * expm1(m->left.low), 100 * expm1(m->left.high));
+			m->held_out.n, 100 * expm1(m->held_out.low), 100 * expm1(m->held_out.high));
 	if (m->net) {
 		const struct pl_tprog_settings n = pl_tprog_network_settings(m->net);
 		char text[PL_TPROG_SETTINGS_TEXT];

@@ -186,19 +186,25 @@ double pl_tprog_best_shift(const double *error, size_t n)
 	return 0;
 }
 
-struct pl_tprog_errors pl_tprog_errors_of(double *error, size_t n)
+struct pl_tprog_held_out pl_tprog_percentiles(double *error, size_t n)
 {
 	double rank = TAIL * (double)(n + 1);
-	size_t out = rank < 1 ? 0 : (size_t)rank - 1;
-	struct pl_tprog_errors e = { .n = (uint32_t)n };
+	size_t beyond = rank < 1 ? 0 : (size_t)rank - 1;
 
 	if (!n)
-		return e;
+		return (struct pl_tprog_held_out){ .n = 0 };
 	pl_sort(error, n, sizeof(*error), pl_compare_double);
-	e.shift = pl_tprog_best_shift(error, n);
-	e.low = fmin(error[out], e.shift);
-	e.high = fmax(error[n - 1 - out], e.shift);
-	return e;
+	return (struct pl_tprog_held_out){ (uint32_t)n, error[beyond], error[n - 1 - beyond] };
+}
+
+static struct pl_tprog_errors errors_of(double *error, size_t n)
+{
+	struct pl_tprog_held_out x = pl_tprog_percentiles(error, n);
+	double shift = n ? pl_tprog_best_shift(error, n) : 0; /* of sorted errors */
+
+	return (struct pl_tprog_errors){
+		.n = x.n, .shift = shift, .low = fmin(x.low, shift), .high = fmax(x.high, shift)
+	};
 }
 
 void pl_tprog_by_op_fini(struct pl_tprog_by_op *r)
@@ -257,9 +263,9 @@ static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id 
 			groups[k] += seen[group[i]] != k + 1;
 			seen[group[i]] = k + 1;
 		}
-		e[k] = pl_tprog_errors_of(v + begin, n - begin);
+		e[k] = errors_of(v + begin, n - begin);
 	}
-	e[n_ops] = pl_tprog_errors_of(v, n);
+	e[n_ops] = errors_of(v, n);
 	draw(&e[n_ops], 0, (double)all);
 	for (size_t k = 0; k < n_ops; k++)
 		if (e[k].n)
@@ -487,12 +493,12 @@ int pl_tprog_label(struct pl_tprog_model *m, const struct pl_tprog_set *s, doubl
 }
 
 /* The interval also holds the errors of the adaptation. */
-static void widen(struct pl_tprog_time *t, const struct pl_tprog_left *left)
+static void widen(struct pl_tprog_time *t, const struct pl_tprog_held_out *x)
 {
-	if (isnan(t->lo_ns) || !left->n)
+	if (isnan(t->lo_ns) || !x->n)
 		return;
-	t->lo_ns = fmin(t->lo_ns, t->ns * exp(left->low));
-	t->hi_ns = fmax(t->hi_ns, t->ns * exp(left->high));
+	t->lo_ns = fmin(t->lo_ns, t->ns * exp(x->low));
+	t->hi_ns = fmax(t->hi_ns, t->ns * exp(x->high));
 }
 
 int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
@@ -506,7 +512,7 @@ int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 	for (size_t i = 0; i < s->n && rc >= 0; i++) {
 		t[i] = time_of(&s->v[i], y[i], errors_named(m, s->names.str[s->v[i].op]),
 			       &m->errors[m->ops.n]);
-		widen(&t[i], &m->left);
+		widen(&t[i], &m->held_out);
 		t[i].inside = is_inside(m, s->v[i].x);
 	}
 	pl_free(y);

@@ -14,7 +14,7 @@
 #define B_NET	      PL_FOURCC('P', 'N', 'E', 'T')
 #define B_ADAPTED     PL_FOURCC('P', 'A', 'D', 'A')
 #define B_NET_ADAPTED PL_FOURCC('P', 'N', 'A', 'D')
-#define B_LEFT	      PL_FOURCC('P', 'L', 'F', 'T')
+#define B_HELD_OUT    PL_FOURCC('P', 'L', 'F', 'T')
 #define B_END	      PL_FOURCC('P', 'E', 'N', 'D')
 #define BLOCK_VERSION 1
 
@@ -74,11 +74,11 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 	PL_TRY(put_trees(w, B_ADAPTED, &m->adapted, &b, err));
 	if (m->net && pl_tprog_network_put_adapted(m->net, &b))
 		PL_TRY(pl_container_writer_put(w, B_NET_ADAPTED, BLOCK_VERSION, 1, &b, err));
-	if (m->left.n) {
-		pl_io_put_varint(&b, m->left.n);
-		pl_io_put_f64(&b, m->left.low);
-		pl_io_put_f64(&b, m->left.high);
-		PL_TRY(pl_container_writer_put(w, B_LEFT, BLOCK_VERSION, 1, &b, err));
+	if (m->held_out.n) {
+		pl_io_put_varint(&b, m->held_out.n);
+		pl_io_put_f64(&b, m->held_out.low);
+		pl_io_put_f64(&b, m->held_out.high);
+		PL_TRY(pl_container_writer_put(w, B_HELD_OUT, BLOCK_VERSION, 1, &b, err));
 	}
 	rc = pl_container_writer_put(w, B_END, BLOCK_VERSION, 1, &b, err);
 out:
@@ -192,16 +192,16 @@ static int get_net_adapted(void *arg, const struct pl_block *b, struct pl_cur *c
 	return pl_tprog_network_get_adapted(c, m->net, err);
 }
 
-static int get_left(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+static int get_held_out(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
-	struct pl_tprog_left *left = &((struct pl_tprog_model *)arg)->left;
+	struct pl_tprog_held_out *x = &((struct pl_tprog_model *)arg)->held_out;
 	uint64_t n = pl_io_get_varint(c);
 
 	(void)b;
-	left->n = (uint32_t)n;
-	left->low = pl_io_get_f64(c);
-	left->high = pl_io_get_f64(c);
-	c->bad |= !n || n > UINT32_MAX || !isfinite(left->low) || !isfinite(left->high);
+	x->n = (uint32_t)n;
+	x->low = pl_io_get_f64(c);
+	x->high = pl_io_get_f64(c);
+	c->bad |= !n || n > UINT32_MAX || !(fabs(x->low) < 1e3) || !(fabs(x->high) < 1e3);
 	return c->bad ? pl_record_get_short(err) : 0;
 }
 
@@ -214,11 +214,13 @@ static int get_end(void *arg, const struct pl_block *b, struct pl_cur *c, struct
 	return 0;
 }
 
-static const struct pl_blocks_part parts[] = {
-	{ B_HEAD, get_head },	    { B_TREES, get_learned },		{ B_NET, get_net },
-	{ B_ADAPTED, get_adapted }, { B_NET_ADAPTED, get_net_adapted }, { B_LEFT, get_left },
-	{ B_END, get_end }
-};
+static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },
+					       { B_TREES, get_learned },
+					       { B_NET, get_net },
+					       { B_ADAPTED, get_adapted },
+					       { B_NET_ADAPTED, get_net_adapted },
+					       { B_HELD_OUT, get_held_out },
+					       { B_END, get_end } };
 static const struct pl_blocks_form form = { .what = "model",
 					    .remedy = "train it again",
 					    .kind = PL_KIND_MODEL,

@@ -62,7 +62,7 @@ struct pl_tprog_errors {
 };
 /* Errors on n programs that were left out of an adaptation, as logarithms: the 5th and 95th
  * percentile. n 0: not known. */
-struct pl_tprog_left {
+struct pl_tprog_held_out {
 	uint32_t n;
 	double low, high;
 };
@@ -76,8 +76,8 @@ struct pl_tprog_model {
 	float least[PL_TPROG_COLUMNS], most[PL_TPROG_COLUMNS];
 	struct pl_boost trees;	      /* n_trees 0: none */
 	struct pl_tprog_network *net; /* NULL: none */
-	struct pl_boost adapted;   /* what pl_tprog_adapt() adds to the trees; n_trees 0: nothing */
-	struct pl_tprog_left left; /* of it */
+	struct pl_boost adapted; /* what pl_tprog_adapt() adds to the trees; n_trees 0: nothing */
+	struct pl_tprog_held_out held_out; /* of it */
 };
 
 /* Trees that learn y from the vectors of the rows use[0 .. n). start: NULL, or (n). */
@@ -88,7 +88,7 @@ int pl_tprog_grow(const struct pl_tprog_set *s, const size_t *use, size_t n, con
 int pl_tprog_label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *y,
 		   struct pl_err *err) PL_MUST;
 /* Sorts the errors. */
-struct pl_tprog_errors pl_tprog_errors_of(double *error, size_t n);
+struct pl_tprog_held_out pl_tprog_percentiles(double *error, size_t n);
 
 /* The rows of each operation k: row[first[k] .. first[k + 1]), ascending. op[i], of row i: up to
  * n_ops. */

@@ -270,13 +270,13 @@ def spread(n):
     return quantiles(n) * 3 + quantiles(3 * n)
 
 
-def outside(n):
-    return varint(n) + reals(0.125, 0.25, 0.5)
+def growth(n):
+    return (varint(n) + reals(0.125, 0.25, 0.5)) * 2
 
 
 def costhead(learner):
     schema = "paceline-schema 1\nlatency t unit=us\noperation op\ndevice column=d\nop * family=elementwise elements=n\n"
-    data = string(learner) + string("s") + string(schema) + reals(INF, *[0.0] * GENERATIONS) + b"\1" + spread(40) + spread(20) + outside(60)
+    data = string(learner) + string("s") + string(schema) + reals(INF, *[0.0] * GENERATIONS) + b"\1" + spread(40) + spread(20) + growth(60)
     return counted("HEAD", data)
 
 
@@ -303,7 +303,7 @@ def tiles():
 def part(op, family, learned, type="float32", tile=varint(0), floors=((5e3, 0.0), (NAN, 0.0))):
     data = varint(op + 1) + bytes([FAMILIES.index(family), TYPES.index(type)]) + varint(80) + reals(4e3, 0.125, 2.0)
     data += b"".join(reals(*f) for f in floors) + reals(1.0, 4096.0) * 8 + reals(0.5, 90.0) + reals(8.0, 1e9) + reals(300.0, 900.0) + reals(8e3, 3e4)
-    return counted("PART", data + spread(40) + spread(0) + outside(50) + tile + learned)
+    return counted("PART", data + spread(40) + spread(0) + growth(50) + tile + learned)
 
 
 def costs(learner, learned, trained=True):

@@ -323,6 +323,42 @@ static void small_products(void)
 	end_trace();
 }
 
+/* Caches of other sizes, which the model does not know: the mean error of 48 predictions. */
+static void other_caches(void)
+{
+	static const double cache[] = { 1 << 16, 1 << 18, 1 << 20 }, by[] = { 0.25, 4 };
+	struct law law = { 1500, 0.02, 0.06, 0.06, 0.01, 0.03, 0 };
+	double sum = 0, least = INFINITY, p[PL_LEN(by)];
+	char line[64];
+	int n = 0;
+
+	for (size_t k = 0; k < 8 * PL_LEN(cache); k++) {
+		int64_t rows = 16 << k % 4;
+		struct net x = {
+			.law = &law, .rows = rows, .passes = 1, .sizes = true, .few = k / 4 % 2
+		};
+
+		law.cache = cache[k / 8];
+		if (!make(&x))
+			return;
+		for (size_t i = 0; i < PL_LEN(by); i++) {
+			snprintf(line, sizeof(line), "batch by %g", by[i]);
+			p[i] = step_of(line);
+			least = fmin(least, p[i]);
+		}
+		end_trace();
+		for (size_t i = 0; i < PL_LEN(by); i++, n++) {
+			x.rows = llround((double)rows * by[i]);
+			if (!make(&x))
+				return;
+			sum += fabs(log(p[i] / step_of("")));
+			end_trace();
+		}
+	}
+	ok(least > 0, "no step takes a negative time");
+	ok(sum / n < 0.12, "caches of other sizes: mean error %.1f %%", 100 * sum / n);
+}
+
 /* The share of the step that half the rows take by the law, and the rows as they are. */
 static double half_by(const struct law *law, int64_t rows)
 {
@@ -488,6 +524,7 @@ int main(void)
 {
 	laws();
 	small_products();
+	other_caches();
 	turns();
 	sparse_updates();
 	new_memory();

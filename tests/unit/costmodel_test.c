@@ -244,7 +244,7 @@ static void test_ranges(void)
 	end(&b);
 }
 
-/* A byte takes the longer the more of them there are, which small operations show in part. */
+/* A byte takes the longer the more of them there are, which part of the sizes shows in part. */
 static double grows(const struct bench *b, struct pl_kernel k)
 {
 	double bytes = pl_kernel_work(&k).bytes;
@@ -252,40 +252,87 @@ static double grows(const struct bench *b, struct pl_kernel k)
 	return 8000 + bytes / b->sheets.v[0].bandwidth * 2 * pow(bytes / 1e6, 0.15);
 }
 
-/* Intervals outside the sizes that were measured: wide enough, and the wider the farther. */
-static void test_outside(void)
+static struct bench learn_sizes(double low, double high, int n)
 {
-	double held = 0, inside = 0, wide = 0;
-	struct pl_kernel_time t, farther;
 	struct bench b;
 
 	begin(&b);
-	for (uint32_t i = 0; i < 400; i++) {
-		struct pl_kernel k = moved(pick(&b, 1e4, 1e6), PL_KERNEL_FLOAT32);
+	for (int i = 0; i < n; i++) {
+		struct pl_kernel k = moved(pick(&b, low, high), PL_KERNEL_FLOAT32);
 
 		measure(&b, "base", k, 0, grows(&b, k) * pick(&b, 970, 1030) / 1000);
 	}
 	if (!learn(&b, true))
-		return;
-	for (uint32_t i = 0; i < 100; i++) {
-		struct pl_kernel k = moved(pick(&b, 1.1e6, 2e7), PL_KERNEL_FLOAT32);
-		double ns = grows(&b, k);
+		abort();
+	return b;
+}
 
-		t = predict(&b, "base", k, &b.sheets, 0);
-		held += t.flag == PL_KERNEL_EXTRAPOLATED && t.lo_ns <= ns && ns <= t.hi_ns;
-		k = moved(pick(&b, 1e4, 1e6), PL_KERNEL_FLOAT32);
-		t = predict(&b, "base", k, &b.sheets, 0);
-		inside += t.flag == PL_KERNEL_IN_RANGE;
-		wide += t.hi_ns / t.lo_ns > 1.25;
+static double width(const struct pl_kernel_time *t)
+{
+	return t->hi_ns / t->lo_ns;
+}
+
+/* How many of 100 sizes are in their intervals, of which none is too wide; *out: how many are not
+ * in range. */
+static int count_held(struct bench *b, double low, double high, double widest, int *out)
+{
+	int held = 0;
+
+	*out = 0;
+	for (int i = 0; i < 100; i++) {
+		struct pl_kernel k = moved(pick(b, low, high), PL_KERNEL_FLOAT32);
+		struct pl_kernel_time t = predict(b, "base", k, &b->sheets, 0);
+		double ns = grows(b, k);
+
+		held += t.lo_ns <= ns && ns <= t.hi_ns && width(&t) < widest;
+		*out += t.flag == PL_KERNEL_EXTRAPOLATED;
 	}
-	ok(held >= 85, "90 %% of what is larger than all is in its interval");
-	printf("# %g of 100\n", held);
-	ok(inside == 100 && wide < 5, "intervals within the sizes stay narrow");
-	t = predict(&b, "base", moved(1e7, PL_KERNEL_FLOAT32), &b.sheets, 0);
-	farther = predict(&b, "base", moved(1e9, PL_KERNEL_FLOAT32), &b.sheets, 0);
-	ok(farther.hi_ns / farther.lo_ns > 1.2 * t.hi_ns / t.lo_ns, "the farther, the wider");
-	t = predict(&b, "base", moved(1e17, PL_KERNEL_FLOAT32), &b.sheets, 0);
-	ok(t.lo_ns > 0 && isfinite(t.hi_ns), "however far, it has ends");
+	return held;
+}
+
+/* Intervals outside the sizes that were measured: wide enough, and the wider the farther. */
+static void test_outside(void)
+{
+	struct bench b = learn_sizes(1e4, 1e6, 400);
+	struct pl_kernel_time near, far, far_away;
+	int held, out;
+
+	held = count_held(&b, 1.1e6, 2e7, 10, &out);
+	ok(out == 100 && held >= 85, "larger sizes: %d of 100 are in their intervals", held);
+	held = count_held(&b, 1e4, 1e6, 2, &out);
+	ok(out == 0 && held >= 85, "the same sizes: %d of 100", held);
+	near = predict(&b, "base", moved(1e5, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	ok(width(&near) < 1.25, "... which are narrow");
+	near = predict(&b, "base", moved(1e7, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	far = predict(&b, "base", moved(1e9, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	ok(width(&far) > 1.2 * width(&near), "the farther, the wider");
+	far_away = predict(&b, "base", moved(1e17, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	ok(far_away.lo_ns > 0 && isfinite(far_away.hi_ns), "however far, it has ends");
+	end(&b);
+	b = learn_sizes(1e6, 2e7, 400);
+	held = count_held(&b, 2e4, 9e5, 100, &out);
+	ok(out == 100 && held >= 85, "smaller sizes: %d of 100", held);
+	end(&b);
+	b = learn_sizes(1e4, 1e6, 70);
+	near = predict(&b, "base", moved(1e5, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	far = predict(&b, "base", moved(1e9, PL_KERNEL_FLOAT32), &b.sheets, 0);
+	ok(far.flag == PL_KERNEL_EXTRAPOLATED && width(&far) > 2 * width(&near),
+	   "few measurements: a guess");
+	end(&b);
+}
+
+/* From 0 nothing has a distance: sizes that may be 0 leave intervals as they are. */
+static void test_zero(void)
+{
+	struct pl_kernel k = moved(1e6, PL_KERNEL_FLOAT32);
+	struct pl_kernel_time usual, other;
+	struct bench b = learn_sizes(1e4, 1e7, 300);
+
+	usual = predict(&b, "base", k, &b.sheets, 0);
+	k.dim[3] = pl_kernel_work(&k).bytes; /* they were derived */
+	other = predict(&b, "base", k, &b.sheets, 0);
+	ok(other.flag == PL_KERNEL_EXTRAPOLATED && width(&other) < 1.05 * width(&usual),
+	   "bytes that were 0 in all measurements");
 	end(&b);
 }
 
@@ -599,6 +646,7 @@ int main(void)
 	test_floor();
 	test_ranges();
 	test_outside();
+	test_zero();
 	if (small(&b, &x)) {
 		test_names_behind(&x);
 		test_features(&x);
