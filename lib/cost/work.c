@@ -22,8 +22,9 @@
  * a processor first copies its matrices into another order (it reads, writes and reads again:
  * COPIES; Goto, van de Geijn, ACM TOMS 34, 2008). Both are uncertain; what the groups show replaces
  * them as far as they show it. What caches keep may cost less, so small products say little about
- * the bytes of large ones: of all bytes of a product, a share of LARGE / (all + LARGE) counts as
- * kept, and what that saves is an unknown, too, between 0 and what a byte takes. A gradient of
+ * the bytes of large ones. Caches keep a share of the bytes of a product: LARGE / (all + LARGE). A
+ * byte that they keep costs less by an unknown, which is from 0 to what a byte takes.
+ * A gradient of
  * parameters often goes to memory that the system has to provide first, which can take longer than
  * the product; the products that make other things show how long. This is a linear regression of
  * relative errors with a normal prior (Bishop, Pattern Recognition and Machine Learning, 3.3),

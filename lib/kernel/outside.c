@@ -62,7 +62,7 @@ struct far {
 
 PL_COMPARATOR(by_distance, struct far, part, distance);
 
-/* Errors of what is outside, on one side; returns how many. */
+/* The errors of samples that are above the measured sizes, or of those below. Returns how many. */
 static size_t find_far(const struct pl_kernel_model *m, const struct pl_interval_trial *t,
 		       bool above, struct far *v)
 {

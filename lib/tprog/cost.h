@@ -124,8 +124,8 @@ int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s,
 int pl_tprog_discrepancy(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *d,
 			 struct pl_err *err) PL_MUST;
 /* t[i]: row i, by a model that has seen no row of its group; of more than ten groups, some are left
- * out together. With o->intervals each model is calibrated by groups that are left out of what it
- * learns from, which takes five more fits; there is no interval if it learns from one group.
+ * out together. With o->intervals each model is calibrated: some of its own groups are left out,
+ * which takes five more fits. A model of one group gives no interval.
  * PL_EDATA: there is one group only. */
 int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 		   const struct pl_tprog_fit_opts *o, struct pl_tprog_time *t,

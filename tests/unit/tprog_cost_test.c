@@ -402,7 +402,7 @@ static void test_few_networks(void)
 	pl_tprog_set_fini(&s);
 }
 
-/* What was measured of a group does not change what is predicted for it. */
+/* The predictions for a group do not depend on its own measurements. */
 static void test_cross(void)
 {
 	const struct pl_tprog_fit_opts o = { .intervals = true, .threads = 1, .seed = 1 };
