@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "graph/edit_messages.h"
 #include "graph/select.h"
 #include "program.h"
 
@@ -189,8 +190,7 @@ static const struct words behind_steps = {
 static const struct words fewer_bytes_of_shards = {
 	"half the bytes: bfloat16 for what is sent, or a faster network",
 	{ [TORCH] = "half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a "
-		    "faster network; plan tries fewer gathers: larger groups, "
-		    "reshard_after_forward=False" }
+		    "faster network; plan tries fewer gathers by larger groups" }
 };
 
 static const struct words *what_to_do(const struct report *r, const struct advice *a,
@@ -415,6 +415,43 @@ static void insert(struct report *r, const struct advice_row *row)
 	r->n_advice = pl_min_size(r->n_advice + 1, ADVICES);
 	memmove(&r->advice[at + 1], &r->advice[at], (r->n_advice - at - 1) * sizeof(*r->advice));
 	r->advice[at] = *row;
+}
+
+/* Settings of sharded parameters that change what is communicated, and when. */
+static const struct {
+	const char *line;
+	struct words what;
+} settings[] = {
+	{ "no-reshard",
+	  { "sharded parameters that stay whole from the forward to the backward pass, if the "
+	    "memory holds them",
+	    { [TORCH] = "sharded parameters that stay whole from the forward to the backward pass, "
+			"if the memory holds them: fully_shard(reshard_after_forward=False)" } } },
+	{ "prefetch 1",
+	  { "sharded parameters that are gathered one layer ahead, if the memory holds them",
+	    { [TORCH] = "sharded parameters that are gathered one layer ahead, if the memory holds "
+			"them: set_modules_to_forward_prefetch(), "
+			"set_modules_to_backward_prefetch()" } } },
+};
+
+int advise_settings(struct report *r, struct pl_pool *pool, struct pl_err *err)
+{
+	bool exposed = false;
+
+	for (size_t i = 0; i < r->verdict.n; i++)
+		exposed |= r->verdict.row[i].cause == PL_VERDICT_EXPOSED;
+	if (!exposed || is_large(count_nodes(&r->g)) || pl_graph_has_messages(&r->g) ||
+	    r->g.stepless || !pl_rewrite_gathers(&r->g))
+		return 0;
+	for (size_t k = 0; k < PL_LEN(settings); k++) {
+		struct advice_row row = { .at_most = false };
+
+		PL_CHECK(try_setting(r, settings[k].line, pool, &row.saves, err));
+		snprintf(row.what, sizeof(row.what), "%s", in_words(r, &settings[k].what));
+		snprintf(row.change, sizeof(row.change), "%s", settings[k].line);
+		insert(r, &row);
+	}
+	return 0;
 }
 
 /* A step may need the gradients of several backward passes only once. */

@@ -279,10 +279,26 @@ static unsigned unused_columns(const struct config *c)
 	       (c->table == SEC_MEMORY ? 0 : OF_MEMORY | PL_HAS_phase);
 }
 
-/* The memory needs activations; the verdict reads the sizes of messages too. */
+/* May it gather sharded parameters, in so few nodes that other settings of them are tried? The
+ * steps are not there yet. */
+static bool may_gather(const struct pl_graph *g)
+{
+	size_t nodes = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < g->n_shapes; i++) {
+		nodes += g->shape[i].n_nodes;
+		for (uint32_t k = 0; k < g->shape[i].n_comms; k++)
+			any |= g->shape[i].comms[k].kind == PL_COLL_ALLGATHER;
+	}
+	return any && !is_large(nodes);
+}
+
+/* The memory needs activations; the verdict reads the sizes of messages too; a graph is changed
+ * with all columns. */
 static unsigned unused_now(const struct pl_graph *g)
 {
-	if (knows_memory(g))
+	if (knows_memory(g) || may_gather(g))
 		return 0;
 	return pl_graph_has_messages(g) ? OF_MEMORY & ~PL_HAS_bytes : OF_MEMORY;
 }

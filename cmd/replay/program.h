@@ -359,12 +359,20 @@ int ranks_by_idle(const struct pl_account *a, struct pl_rank_time **v, struct pl
 void print_verdict(const struct report *r, struct pl_writer *w);
 void put_verdict(struct pl_writer *w, const struct report *r);
 
+/* ---- tried.c ---- */
+/* What a line that changes the graph saves, and the interval, as --what-if predicts both. All 0: it
+ * cannot be applied to this job. While the columns are there. */
+int try_setting(const struct report *r, const char *line, struct pl_pool *pool,
+		struct saving *saves, struct pl_err *err) PL_MUST;
+
 /* ---- advice.c ---- */
 /* The framework that was recorded, which decides the words of advice: r->framework. */
 void find_framework(struct report *r);
 /* r->half_computation and r->half_comm, while the columns are there. */
 void find_types(struct report *r);
-/* What a user can do about the verdict: r->advice, what saves most first. */
+/* What a user can do about the verdict: r->advice, what saves most first. First settings that
+ * change the graph, while the columns are there. */
+int advise_settings(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MUST;
 int find_advice(struct report *r, struct pl_err *err) PL_MUST;
 void print_advice(const struct report *r, struct pl_writer *w);
 void put_advice(struct pl_writer *w, const struct report *r);
@@ -387,6 +395,9 @@ int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MU
 /* Are the changes simulated alone, although --what-if knows that communication slows down
  * computation beside it, and what the profiler costs? */
 bool only_simulates(const struct report *r);
+/* Is a graph of so many nodes too large to predict many changes in full? */
+bool is_large(size_t nodes);
+size_t count_nodes(const struct pl_graph *g); /* of all steps */
 /* Predict the line as --what-if does, on top of the changes that were made. Sets x->mean and, in
  * `length`, the steps: x->length. */
 int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,

@@ -245,6 +245,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	if (!c->per && c->table == SEC_ALL &&
 	    (c->to == AS_TEXT || c->to == AS_JSON || c->to == AS_HTML))
 		PL_TRY(pl_verdict_find(&r.g, r.s, &r.run, &r.path, &r.account, &r.verdict, err));
+	if (worth && !changed)
+		PL_TRY(advise_settings(&r, pool, err));
 	if (wants(c, SEC_MEMORY))
 		PL_TRY(find_memory(&r, err));
 	if (wants(c, SEC_SLOWEST) || wants(c, SEC_WORTH))

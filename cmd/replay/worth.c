@@ -324,13 +324,18 @@ static int evaluate(struct report *r, struct cands *x, struct pl_pool *pool, str
 
 /* ---- as --what-if predicts ------------------------------------------------------------------- */
 
-static bool is_large(const struct report *r)
+bool is_large(size_t nodes)
+{
+	return nodes > PREDICTED;
+}
+
+size_t count_nodes(const struct pl_graph *g)
 {
 	size_t nodes = 0;
 
-	for (size_t k = 0; k < r->g.n_steps; k++)
-		nodes += r->g.shape[r->g.step[k].shape].n_nodes;
-	return nodes > PREDICTED;
+	for (size_t k = 0; k < g->n_steps; k++)
+		nodes += g->shape[g->step[k].shape].n_nodes;
+	return nodes;
 }
 
 /* Were the changes made in the graph, not in durations of the simulator? */
@@ -347,7 +352,7 @@ static bool contends_already(const struct report *r)
 
 bool only_simulates(const struct report *r)
 {
-	return is_large(r) || contends_already(r);
+	return is_large(count_nodes(&r->g)) || contends_already(r);
 }
 
 /* The times of a run with the change. */
@@ -414,7 +419,7 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 
 	if (contends_already(r) || (!contends && !(r->trust.part_ns > 0)))
 		return 0;
-	if (is_large(r) && !(profiler_share(r, r->s, &r->path) > MATTERS))
+	if (is_large(count_nodes(&r->g)) && !(profiler_share(r, r->s, &r->path) > MATTERS))
 		return 0;
 	return simulate_line(r, line, x, length, err);
 }
@@ -436,7 +441,7 @@ static int predict_all(struct report *r, struct pl_err *err)
 	for (size_t i = 0; i < r->n_changes; i++) {
 		struct change_row *x = &r->change[i];
 
-		if (!is_large(r)) /* there are many of them */
+		if (!is_large(count_nodes(&r->g))) /* there are many of them */
 			PL_TRY(predict_line(r, x->change, &x->run, length, err));
 		x->saves_ns = r->mean - x->run.mean;
 		find_saving(r, &x->run, &x->saves);

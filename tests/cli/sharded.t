@@ -184,6 +184,25 @@ says "record_shapes=True" "... is refused with the remedy"
 "$BIN/graph" -q -o "$TMP/gpu.graph" "$TMP/gpu"/rank*.json
 status 2 "prefetch on devices" "$BIN/replay" --what-if "prefetch 1" "$TMP/gpu.graph"
 
+# ---- what would help ----------------------------------------------------------------------------
+# advised NAME LINE: the share that the advice of LINE saves, and the ends of its interval
+advised() {
+	"$BIN/replay" -q -O json "$TMP/$1/graph" | tr '{' '\n' | sed -n "/\"change\": *\"$2\"/s/.*\"share\": *\([^,]*\),.*\"share_lo\": *\([^,]*\),.*\"share_hi\": *\([^,]*\),.*/\1 \2 \3/p"
+}
+for per in 1 2; do
+	advised per$per no-reshard >"$TMP/advised"
+	"$BIN/replay" -q --no-worth --what-if no-reshard "$TMP/per$per/graph" >"$TMP/out"
+	check "advice of no-reshard, groups of $per: what --what-if says" awk '
+		NR == FNR { saves = $1; least = $2; most = $3; n = NF; next }
+		/predicted/ { gsub(/[(,)]/, ""); for (i = 1; i < NF; i++) if ($i == "predicted") at = i + 3
+			exit !(n == 3 && at && same($at, saves) && same($(at + 5), most) && same($(at + 7), least)) }
+		function same(x, share) { return (x + 100 * share) ^ 2 < 0.06 ^ 2 }
+		END { if (!at) exit 1 }' "$TMP/advised" "$TMP/out"
+done
+job kept -v per=1 -v keep=1
+advised kept no-reshard >"$TMP/advised"
+check "no advice of what is so already" [ ! -s "$TMP/advised" ]
+
 # ---- other numbers of ranks ---------------------------------------------------------------------
 # gathers and reductions can have process groups of their own
 for n in 4 8; do
