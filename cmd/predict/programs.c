@@ -5,6 +5,9 @@
  * The programs of an operation are compiled, and each is compared with the program without a
  * schedule before it is timed. While programs are timed nothing is compiled. Shared objects stay
  * loaded, because threads of OpenMP may be in the library that came with them.
+ *
+ * A machine that others share is slower for seconds at a time. A program that always runs for the
+ * same time shows it: the yardstick, before and after each program.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -12,6 +15,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/progress.h"
@@ -27,6 +31,10 @@
 #define ENOUGH	  30000000 /* ns: unless they took so long together */
 #define DISTURBED 1.25	   /* the median by the least time: measured again, */
 #define AGAIN	  2	   /* so often at most */
+#define SLOW	  1.08	   /* the yardstick by its least time: the machine is slower than before */
+#define FORGET	  1.0005   /* by which the least time grows each time: clocks may stay lower */
+#define WAITED	  0.25	   /* of all time, at most, for a machine that is slow */
+#define NAP	  50000000 /* ns */
 #define SHORT	  50000	   /* ns: shorter calls are timed together */
 #define ATTEMPTS  8	   /* for a schedule that none before it has */
 #define NEAR	  1e-3	   /* of the greatest result: by so much may a result differ */
@@ -34,6 +42,7 @@
 extern char **environ;
 
 typedef void program(float *const *buffer);
+typedef float yardstick(void);
 
 struct unit { /* a source, and the shared object that is made of it */
 	char source[256], object[256];
@@ -55,6 +64,10 @@ struct bench {
 	size_t n_buffers;
 	uint64_t state; /* of the generator */
 	size_t wrong, all, sources;
+	yardstick *yardstick;
+	double quick;	     /* its least time, ns */
+	pl_ns begin, waited; /* since when programs are measured; for a faster machine */
+	size_t slow;	     /* programs that were measured on a slow machine */
 };
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -214,6 +227,90 @@ static program *find_program(struct bench *b, size_t i)
 	return p;
 }
 
+/* ---- the yardstick --------------------------------------------------------------------------- */
+
+/* Sums that do not wait for one another, on all threads: another process on a processor, or on the
+ * other half of its core, slows them down, and so does a lower clock. */
+static const char yardstick_source[] =
+	"typedef float vector __attribute__((vector_size(32)));\n"
+	"#define NEXT(x) x = x * 0.999f + 0.5f\n"
+	"float yardstick(void)\n"
+	"{\n"
+	"\tfloat sum = 0;\n\n"
+	"#pragma omp parallel reduction(+ : sum)\n"
+	"\t{\n"
+	"\t\tvector a = { 1 }, b = { 2 }, c = { 3 }, d = { 4 }, e = { 5 }, f = { 6 };\n\n"
+	"\t\tfor (int i = 0; i < 50000; i++) {\n"
+	"\t\t\tNEXT(a);\n\t\t\tNEXT(b);\n\t\t\tNEXT(c);\n"
+	"\t\t\tNEXT(d);\n\t\t\tNEXT(e);\n\t\t\tNEXT(f);\n"
+	"\t\t}\n"
+	"\t\tsum += a[0] + b[0] + c[0] + d[0] + e[0] + f[0];\n"
+	"\t}\n"
+	"\treturn sum;\n"
+	"}\n";
+
+static int make_yardstick(struct bench *b)
+{
+	struct unit u = { .compiler = 0 };
+	struct pl_writer w;
+	struct pl_out *out;
+	void *symbol;
+	int rc;
+
+	snprintf(u.source, sizeof(u.source), "%s/yardstick.c", b->folder);
+	snprintf(u.object, sizeof(u.object), "%s/yardstick.so", b->folder);
+	out = pl_out_open(u.source, false, b->err);
+	if (!out)
+		return b->err->code;
+	pl_write_init(&w, out, 0);
+	pl_write_text(&w, yardstick_source);
+	rc = pl_write_end(&w, b->err);
+	pl_write_fini(&w);
+	PL_CHECK(pl_out_finish(out, rc, b->err));
+	PL_CHECK(start_compiler(b, &u));
+	PL_CHECK(end_compiler(b, &u));
+	u.library = dlopen(u.object, RTLD_NOW | RTLD_LOCAL);
+	symbol = u.library ? dlsym(u.library, "yardstick") : NULL;
+	if (!symbol)
+		return pl_fail(b->err, PL_EABSENT, "%s: %s", u.object, dlerror());
+	memcpy(&b->yardstick, &symbol, sizeof(b->yardstick));
+	b->begin = pl_now_ns();
+	return 0;
+}
+
+static bool is_slow(struct bench *b)
+{
+	volatile float sum = 0;
+	int64_t ns[3];
+	double now;
+
+	for (size_t i = 0; i < PL_LEN(ns); i++) {
+		pl_ns begin = pl_now_ns();
+
+		sum += b->yardstick();
+		ns[i] = pl_now_ns() - begin;
+	}
+	now = (double)pl_median_i64(ns, PL_LEN(ns));
+	b->quick = b->quick > 0 ? fmin(b->quick * FORGET, now) : now;
+	return now > SLOW * b->quick;
+}
+
+/* Wait until the machine is as fast as before, unless that takes too long. Is it still slow? */
+static bool wait_for_speed(struct bench *b)
+{
+	const struct timespec nap = { .tv_nsec = NAP };
+
+	while (is_slow(b)) {
+		pl_ns begin = pl_now_ns();
+
+		if ((double)b->waited + NAP > WAITED * (double)(begin - b->begin))
+			return true;
+		nanosleep(&nap, NULL);
+		b->waited += pl_now_ns() - begin;
+	}
+	return false;
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static int make_buffers(struct bench *b)
@@ -290,16 +387,22 @@ static struct pl_tprog_measured time_once(const struct bench *b, program *f, int
 }
 
 /* Again, if something else disturbed the runs; the least disturbed time counts. */
-static struct pl_tprog_measured time_program(const struct bench *b, program *f, int64_t first)
+static struct pl_tprog_measured time_program(struct bench *b, program *f, int64_t first)
 {
-	struct pl_tprog_measured best = time_once(b, f, first);
+	struct pl_tprog_measured best = { .median = INFINITY };
+	bool slow = true;
 
-	for (int i = 0; i < AGAIN && best.median > DISTURBED * best.least; i++) {
+	for (int i = 0; i <= AGAIN && (slow || best.median > DISTURBED * best.least); i++) {
+		bool before = wait_for_speed(b);
 		struct pl_tprog_measured m = time_once(b, f, first);
+		bool now = is_slow(b) || before;
 
-		if (m.median < best.median)
+		if (now < slow || (now == slow && m.median < best.median)) {
 			best = m;
+			slow = now;
+		}
 	}
+	b->slow += slow;
 	return best;
 }
 
@@ -374,6 +477,8 @@ static int measure_group(struct bench *b, struct pl_writer *out)
 {
 	int rc = compile(b);
 
+	if (rc >= 0 && !b->yardstick)
+		rc = make_yardstick(b);
 	if (rc >= 0)
 		rc = make_buffers(b);
 	if (rc >= 0)
@@ -522,6 +627,11 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 		       "%zu of %zu programs left out: their results differ from those of the "
 		       "first program of the operation",
 		       b.wrong, b.all);
+	if (b.slow)
+		pl_say(&w->c->c.log, PL_LOG_WARN,
+		       "%zu of %zu programs were measured while the machine was slower than "
+		       "before, so their times are too long; measure when nothing else runs",
+		       b.slow, b.all);
 	rc = pl_write_end(&to, err);
 out:
 	if (b.folder[0])

@@ -121,14 +121,25 @@ out:
 /* ---- what is too small to be proposed ---------------------------------------------------------
  */
 
+/* The share of a saving that may be wrong. The cost of communication in other parts is that of a
+ * model, which errs more than other changes do. */
+static double change_error(const struct search *s)
+{
+	bool carried = false;
+
+	for (size_t i = 0; i < s->p->n_rw; i++)
+		carried |= pl_rewrite_is_comm(s->p->rw[i].op);
+	if (!pl_cost_by_threads(s->whole))
+		return PL_SELFTEST_CARRIED_BY_DEVICES;
+	return carried ? PL_SELFTEST_CARRIED_BY_HOSTS : PL_SELFTEST_LESS_BY_HOSTS;
+}
+
 /* Half of the 90 % interval of a saving, without the scatter of the steps, ns: the parts of
- * replay's interval, but the change of communication by the model of cost errs more than other
- * changes. */
+ * replay's interval. */
 static double model_error(const struct search *s, double saving)
 {
 	double bias = isfinite(s->bias) ? fabs(s->bias) : 0;
-	double change = pl_cost_by_threads(s->whole) ? PL_SELFTEST_CARRIED_BY_HOSTS
-						     : PL_SELFTEST_CARRIED_BY_DEVICES;
+	double change = change_error(s);
 
 	if (bias <= PL_COST_BIAS_MAX * s->baseline)
 		bias /= 2; /* predictions are corrected for it */
