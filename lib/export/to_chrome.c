@@ -133,6 +133,15 @@ static void put_where(struct chrome *c, struct pl_writer *t, const struct pl_seg
 	put_id(t, s, s->track[track].tid, s->track[track].flags & PL_TRACK_TID_STR);
 }
 
+/* Names that readers of the event take for those of steps. */
+static bool is_step_name(const char *s, size_t n)
+{
+	static const char word[] = "ProfilerStep#";
+	const size_t k = sizeof(word) - 1;
+
+	return n > k && !memcmp(s, word, k) && s[k] >= '0' && s[k] <= '9';
+}
+
 /* Does the value follow from the name, so that readers of the event find it again? */
 static bool derived(const struct row *r, const struct pl_col *c)
 {
@@ -141,7 +150,7 @@ static bool derived(const struct row *r, const struct pl_col *c)
 
 	if (c->key != PL_NONE)
 		return false;
-	return (c->role == PL_R_STEP && r->b->kind[r->i] == PL_K_STEP) ||
+	return (c->role == PL_R_STEP && r->b->kind[r->i] == PL_K_STEP && is_step_name(s, n)) ||
 	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 

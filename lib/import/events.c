@@ -16,9 +16,10 @@
 static uint8_t code_of(uint8_t space, const char *s, size_t n)
 {
 	static const char *const top[] = {
-		[PL_TOP_PH] = "ph",   [PL_TOP_CAT] = "cat",   [PL_TOP_NAME] = "name",
-		[PL_TOP_PID] = "pid", [PL_TOP_TID] = "tid",   [PL_TOP_TS] = "ts",
-		[PL_TOP_DUR] = "dur", [PL_TOP_ARGS] = "args", [PL_TOP_ID] = "id",
+		[PL_TOP_PH] = "ph",   [PL_TOP_CAT] = "cat",	[PL_TOP_NAME] = "name",
+		[PL_TOP_PID] = "pid", [PL_TOP_TID] = "tid",	[PL_TOP_TS] = "ts",
+		[PL_TOP_DUR] = "dur", [PL_TOP_ARGS] = "args",	[PL_TOP_ID] = "id",
+		[PL_TOP_ID2] = "id2", [PL_TOP_SCOPE] = "scope",
 	};
 	static const struct {
 		const char *key;
@@ -327,6 +328,17 @@ static const char *id_value(struct pl_ev *e, struct pl_key *k, const char *p, co
 	return q;
 }
 
+/* What tells asynchronous events with the same id apart. */
+static const char *part_of_id(struct pl_ev *e, struct pl_key *k, const char *p, const char *end,
+			      pl_id *id)
+{
+	const char *q = pl_import_event_value(e, k, p, end);
+
+	if (q && (e->rc = pl_import_rows_str(e->rows, p, (size_t)(q - p), id, e->err)) < 0)
+		return NULL;
+	return q;
+}
+
 static const char *object(struct pl_ev *e, const char *p, const char *end, struct pl_key *prev,
 			  uint8_t space);
 
@@ -371,6 +383,10 @@ static const char *top_value(struct pl_ev *e, struct pl_key *k, const char *p, c
 		return args_value(e, k, p, end);
 	case PL_TOP_ID:
 		return id_value(e, k, p, end);
+	case PL_TOP_ID2:
+		return part_of_id(e, k, p, end, &f->id2);
+	case PL_TOP_SCOPE:
+		return part_of_id(e, k, p, end, &f->scope);
 	default:
 		return pl_import_event_value(e, k, p, end);
 	}
@@ -442,7 +458,7 @@ static int keys_reset(struct pl_ev *e)
 void pl_import_event_begin(struct pl_ev *e)
 {
 	memset(&e->f, 0, offsetof(struct pl_fields, arg));
-	e->f.name = e->f.cat = PL_NONE;
+	e->f.name = e->f.cat = e->f.id2 = e->f.scope = PL_NONE;
 	e->what = e->where = e->tolerated = e->value_bad = NULL;
 	e->more = false;
 	e->rc = 0;

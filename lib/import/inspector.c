@@ -15,7 +15,9 @@ struct inspector {
 	char comm[80], host[256], name[80]; /* of the batch */
 	int64_t rank, size, pid, dumped_us;
 	int64_t world, world_rank; /* largest communicator, and the rank there */
-	bool any, inferred;
+	int64_t most;		   /* ranks of the largest one, also of those that come soon */
+	uint64_t peers;		   /* that were taken for ranks of the job */
+	bool begun, any, inferred;
 };
 
 /* The value of a key; a line without the key has the value of the line before. */
@@ -23,6 +25,33 @@ static void copy(const struct pl_object *o, const char *key, char *to, size_t si
 {
 	if (pl_objects_get(o, key))
 		pl_objects_copy(o, key, to, size);
+}
+
+/* The log may begin with another communicator than that of all ranks. */
+static void look_ahead(struct inspector *x)
+{
+	static const char key[] = "\"n_ranks\"";
+	const char *p = x->in.src.base, *end = x->in.src.end;
+
+	while ((p = memmem(p, (size_t)(end - p), key, sizeof(key) - 1))) {
+		int64_t n = 0;
+
+		p += sizeof(key) - 1;
+		while (p < end && (*p == ':' || *p == ' '))
+			p++;
+		for (; p < end && *p >= '0' && *p <= '9' && n < INT32_MAX; p++)
+			n = 10 * n + (*p - '0');
+		x->most = pl_max_i64(x->most, n);
+	}
+}
+
+/* Peers are numbers in their communicator: those of the largest one are ranks of the job. */
+static void put_peer(struct inspector *x, int64_t peer)
+{
+	if (x->size < x->most)
+		return;
+	pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, peer);
+	x->peers++;
 }
 
 /* The communicator of this object, and of those that follow without one. */
@@ -37,6 +66,14 @@ static void read_header(struct inspector *x, const struct pl_object *o)
 	x->size = pl_objects_int(o, "n_ranks", 0);
 	x->pid = pl_objects_int(o, "pid", 0);
 	x->dumped_us = pl_objects_int(o, "dump_timestamp_us", 0);
+	if (x->size > x->most && x->peers)
+		pl_say(x->in.o->log, PL_LOG_WARN,
+		       "%s: a communicator of %lld ranks comes after %llu messages in one of %lld: "
+		       "the "
+		       "peers of those messages are numbers in the smaller one",
+		       x->in.report.file, (long long)x->size, (unsigned long long)x->peers,
+		       (long long)x->most);
+	x->most = pl_max_i64(x->most, x->size);
 	if (x->size > x->world && x->rank >= 0 && x->rank < x->size && x->rank < INT32_MAX) {
 		x->world = x->size;
 		x->world_rank = x->rank;
@@ -157,9 +194,7 @@ static int operation(struct inspector *x, const struct pl_object *o, bool p2p, s
 	number = pl_trace_coll_find(text, strlen(text));
 	if (number == PL_COLL_SEND || number == PL_COLL_RECV) {
 		kind = number == PL_COLL_SEND ? PL_K_SEND : PL_K_RECV;
-		if (x->size ==
-		    x->world) /* ranks of the largest communicator are those of the job */
-			pl_import_put_int(r, PL_R_PEER, NULL, pl_objects_int(o, "p2p_peer", -1));
+		put_peer(x, pl_objects_int(o, "p2p_peer", -1));
 	} else if (sn >= 0 && sn < INT64_MAX / 64) {
 		pl_import_put_int(r, PL_R_SEQ, NULL, sn * 32 + number);
 	}
@@ -202,8 +237,7 @@ static int proxy(struct inspector *x, const struct pl_object *o, struct pl_err *
 	for (size_t i = 0; i < PL_LEN(kept); i++)
 		pl_import_put_member(&x->in.rows, o, kept[i]);
 	pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, lane.number);
-	if (x->size == x->world)
-		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, pl_objects_int(o, "peer", -1));
+	put_peer(x, pl_objects_int(o, "peer", -1));
 	pl_import_put_int(&x->in.rows, PL_R_BYTES, NULL, pl_objects_int(o, "trans_size_bytes", 0));
 	return pl_import_rows_event(&x->in.rows, PL_K_ANNOTATION, track,
 				    pl_objects_string(&x->in.rows, o, "record_type"), start,
@@ -215,6 +249,9 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 	struct inspector *x = arg;
 
 	PL_CHECK(pl_import_rows_ready(&x->in.rows, err));
+	if (!x->begun)
+		look_ahead(x);
+	x->begun = true;
 	read_header(x, o);
 	if (pl_objects_get(o, "coll"))
 		return operation(x, o, false, err);

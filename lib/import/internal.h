@@ -259,6 +259,8 @@ enum pl_top {
 	PL_TOP_DUR,
 	PL_TOP_ARGS,
 	PL_TOP_ID,
+	PL_TOP_ID2,
+	PL_TOP_SCOPE,
 };
 /* Codes of arguments: the role of its key, or one of these for keys without a role. */
 enum pl_argc {
@@ -316,7 +318,8 @@ struct pl_fields {
 	char ph;
 	bool has_ts, has_dur, has_id, odd_dur;
 	uint8_t dur_type, dur_scale, id_type;
-	pl_id name, cat; /* PL_NONE */
+	pl_id name, cat;  /* PL_NONE */
+	pl_id id2, scope; /* as written, with the quotes; PL_NONE */
 	struct pl_pid pid, tid;
 	pl_ns ts, dur;
 	int64_t dur_raw, id; /* dur as written, if it is no duration */
@@ -491,8 +494,8 @@ struct pl_calls {
 };
 int pl_import_calls_add(struct pl_calls *c, enum pl_called what, const char *name, size_t n,
 			const struct pl_fields *f, struct pl_err *err) PL_MUST;
-/* At the end: how many steps there are. c->v has their threads, starts and ends then. */
-size_t pl_import_calls_steps(struct pl_calls *c);
+/* At the end: how many steps were found. c->v has their threads, starts and ends then. */
+int pl_import_calls_steps(struct pl_calls *c, size_t *found, struct pl_err *err) PL_MUST;
 void pl_import_calls_fini(struct pl_calls *c);
 
 struct pl_doc {

@@ -2,9 +2,10 @@
  * Calls of MPI in an export of Nsight Systems, with the meaning that libpaceline-mpi.so gives them
  * (paceline-record(5)): sends and receives with the rank of the job at the other end and their
  * number among those with the same communicator, ranks and tag; collectives with their number in
- * the communicator. A call that names a request lasts until the wait for that request has ended.
+ * the communicator. A call that names a request lasts until the wait for that request has ended. A
+ * library uses the handle of a request again, so the wait must come before the next call with it.
  *
- * Memory: 40 bytes for each wait for a request, and the communicators.
+ * Memory: 40 bytes for each call with a request and each wait for one, and the communicators.
  */
 #include <stdlib.h>
 
@@ -13,10 +14,10 @@
 #define TRACKS	 8 /* of collectives with a request */
 #define OWN_CORR ((int64_t)1 << 42)
 
-struct wait { /* for a request */
+struct wait { /* for a request, or a call that makes one */
 	int64_t process, request;
 	pl_ns start, end;
-	bool taken;
+	bool call, taken;
 };
 struct comm { /* a communicator, as one rank has it */
 	int64_t rank, handle, at, local, size, root, uid;
@@ -161,32 +162,43 @@ static int64_t rank_in_job(const struct mpi *m, const struct comm *c, int64_t lo
 
 /* ---- waits --------------------------------------------------------------------------------- */
 
-static int read_waits(struct mpi *m, struct pl_err *err)
+static int read_requests(struct mpi *m, const char *table, const char *where, bool call,
+			 struct pl_err *err)
 {
 	struct pl_sqlite_query *q;
 	int rc;
 
-	PL_CHECK(pl_nsys_select(m->x, "MPI_START_WAIT_EVENTS",
-				"start,end,globalTid,textId,requestHandle", 4,
-				"WHERE textId IN (SELECT id FROM StringIds WHERE value GLOB "
-				"'MPI_Wait*')",
+	PL_CHECK(pl_nsys_select(m->x, table, "start,end,globalTid,textId,requestHandle", 4, where,
 				&q, err));
 	while ((rc = q ? pl_sqlite_next(q, err) : 0) > 0) {
 		const struct wait w = { .process = pl_nsys_process_key(pl_sqlite_int(q, 2, 0)),
 					.request = pl_sqlite_int(q, 4, 0),
 					.start = pl_sqlite_int(q, 0, 0),
-					.end = pl_sqlite_int(q, 1, 0) };
+					.end = pl_sqlite_int(q, 1, 0),
+					.call = call };
 
-		if (!pl_sqlite_null(q, 4) &&
+		if (!pl_sqlite_null(q, 4) && (!call || w.request) &&
 		    (rc = pl_append(&m->wait, &m->n_waits, &m->cap_waits, &w, sizeof(w), err)) < 0)
 			break;
 	}
 	pl_sqlite_query_free(q);
-	pl_sort(m->wait, m->n_waits, sizeof(*m->wait), by_request);
 	return rc;
 }
 
-/* The first wait for a request after the call; NULL: none was recorded. */
+static int read_waits(struct mpi *m, struct pl_err *err)
+{
+	PL_CHECK(read_requests(m, "MPI_START_WAIT_EVENTS",
+			       "WHERE textId IN (SELECT id FROM StringIds WHERE value GLOB "
+			       "'MPI_Wait*')",
+			       false, err));
+	PL_CHECK(read_requests(m, "MPI_P2P_EVENTS", NULL, true, err));
+	PL_CHECK(read_requests(m, "MPI_COLLECTIVES_EVENTS", NULL, true, err));
+	pl_sort(m->wait, m->n_waits, sizeof(*m->wait), by_request);
+	return 0;
+}
+
+/* The first wait for a request after the call, and before the next call that makes one with the
+ * same handle; NULL: none was recorded, as the request was tested until it was complete. */
 static struct wait *wait_of(struct mpi *m, int64_t process, int64_t request, pl_ns call_end)
 {
 	const struct wait key = { .process = process, .request = request, .start = call_end };
@@ -196,7 +208,8 @@ static struct wait *wait_of(struct mpi *m, int64_t process, int64_t request, pl_
 	while (i < m->n_waits && m->wait[i].process == process && m->wait[i].request == request &&
 	       m->wait[i].taken)
 		i++;
-	if (i == m->n_waits || m->wait[i].process != process || m->wait[i].request != request)
+	if (i == m->n_waits || m->wait[i].process != process || m->wait[i].request != request ||
+	    m->wait[i].call)
 		return NULL;
 	m->wait[i].taken = true;
 	return &m->wait[i];

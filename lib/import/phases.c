@@ -497,6 +497,15 @@ static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
 
 /* ---- pairs --------------------------------------------------------------------------------- */
 
+static int put_id_part(struct pl_doc *d, pl_id part, struct pl_err *err)
+{
+	const struct pl_intern *str = &d->rows.seg.str;
+
+	return part == PL_NONE
+		       ? 0
+		       : pl_buf_printf(&d->tracks.tmp, err, "/%s", pl_intern_get(str, part));
+}
+
 /* Find the stack of begins of this track (B) or id (b). */
 static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
 {
@@ -514,6 +523,8 @@ static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
 					    err));
 		else if (f->has_id)
 			PL_CHECK(pl_buf_printf(b, err, "%lld", (long long)f->id));
+		PL_CHECK(put_id_part(d, f->id2, err));
+		PL_CHECK(put_id_part(d, f->scope, err));
 	}
 	PL_CHECK(pl_grow(&d->top, &d->cap_top, d->open_key.n + 1, sizeof(*d->top), err));
 	d->top[d->open_key.n] = 0;
@@ -627,10 +638,11 @@ int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 
 int pl_import_doc_steps(struct pl_doc *d, struct pl_err *err)
 {
-	size_t n = pl_import_calls_steps(&d->calls), len;
 	struct pl_fields *f = &d->ev.f;
 	const char *host;
+	size_t n, len;
 
+	PL_CHECK(pl_import_calls_steps(&d->calls, &n, err));
 	for (size_t i = 0; i < n; i++) {
 		const struct pl_call *x = &d->calls.v[i];
 

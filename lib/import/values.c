@@ -297,6 +297,15 @@ static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t
 
 /* ---- into columns -------------------------------------------------------------------------- */
 
+/* Of a step, as -O chrome writes those whose name does not say their number. */
+static bool is_step(const struct pl_ev *e)
+{
+	const struct pl_intern *str = &e->rows->seg.str;
+	pl_id cat = e->f.cat;
+
+	return cat != PL_NONE && str->len[cat] == 4 && !memcmp(pl_intern_get(str, cat), "step", 4);
+}
+
 static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t type)
 {
 	if (k->space == PL_KS_TOP)
@@ -333,6 +342,11 @@ static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8
 		return 0;
 	}
 	k->event = e->event;
+	if (PL_UNLIKELY(k->code == PL_R_STEP && k->space == PL_KS_ARG && type == PL_V_INT) &&
+	    !e->chrome && is_step(e)) {
+		pl_import_rows_put(e->rows, PL_R_STEP, type, PL_NONE, v);
+		return e->rows->rc;
+	}
 	if (PL_UNLIKELY(!index)) {
 		if (e->rows->n_defs >= PL_MAX_MEMBERS) {
 			e->what = "an event of more than 60000 members";

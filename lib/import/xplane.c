@@ -478,7 +478,8 @@ static int one_line(struct reader *r, const struct pl_pb_field *field, struct pl
 	r->track = line->track;
 	while (pl_pb_next(&m, &f)) {
 		if (f.number == LINE_EVENT && f.bytes)
-			PL_CHECK(one_event(r, &f, pl_sub_sat(line->ns, r->base), err));
+			PL_CHECK(one_event(r, &f, line->ns ? pl_sub_sat(line->ns, r->base) : 0,
+					   err));
 		rest(r, m.p);
 	}
 	return m.bad ? pl_import_report(&r->report, PL_BAD, at(r, m.p), "a line that is damaged",
@@ -583,7 +584,8 @@ static int first_pass(struct reader *r, struct pl_err *err)
 			if (f.number == PLANE_LINE && f.bytes) {
 				const struct line line = read_line(r, &f);
 
-				least = pl_min_i64(least, line.ns);
+				if (line.ns) /* else it has none */
+					least = pl_min_i64(least, line.ns);
 				PL_CHECK(pl_append(&r->line, &r->n_lines, &r->cap_lines, &line,
 						   sizeof(line), err));
 			}

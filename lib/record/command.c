@@ -34,14 +34,20 @@
 #define HOOK_FOLDER ".hook"
 #define STEPS_MAX   1000000
 #define PATIENCE    32 /* as in hook.py */
+#define REASONS	    8  /* that are said */
 
 /* What all processes said. */
 struct said {
 	const struct pl_log *log;
-	unsigned python, torch, failed;
+	unsigned python, torch;
 	int began;    /* recordings that have begun and not ended */
 	int64_t seen; /* most steps of a process that recorded none; -1: none ended so */
-	char why[300];
+	struct reason {
+		char text[300];
+		unsigned processes;
+		bool of_this; /* process, whose lines are read */
+	} why[REASONS];
+	size_t n_why;
 	struct cost {
 		double share;
 		long long plain, recorded, spread;
@@ -182,6 +188,13 @@ static int set_library(const char *name, const char *library, const struct pl_lo
 	strcpy(slash + 1, library);
 	if (access(path, R_OK) < 0)
 		return 0;
+	if (!strcmp(name, "LD_PRELOAD") && strpbrk(path, ": ")) {
+		pl_say(log, PL_LOG_WARN,
+		       "calls of MPI are not recorded: blanks and colons divide the names in "
+		       "LD_PRELOAD, and %s has one; install it in another folder",
+		       path);
+		return 0;
+	}
 	if (!old || !*old)
 		return set_variable(name, path, err);
 	if (!strcmp(name, "LD_PRELOAD"))
@@ -323,6 +336,22 @@ static int add_rank(struct said *s, int rank, struct pl_err *err)
 	return pl_append(&s->rank, &s->n_ranks, &s->cap_ranks, &rank, sizeof(rank), err);
 }
 
+static void add_reason(struct said *s, const char *text)
+{
+	struct reason *x = s->why;
+
+	while (x < s->why + s->n_why && strncmp(x->text, text, sizeof(x->text) - 1) != 0)
+		x++;
+	if (x == s->why + REASONS)
+		return;
+	if (x == s->why + s->n_why) {
+		s->n_why++;
+		snprintf(x->text, sizeof(x->text), "%.299s", text);
+	}
+	x->processes += !x->of_this;
+	x->of_this = true;
+}
+
 static int read_line(struct said *s, struct pl_recorded *r, const char *line, struct pl_err *err)
 {
 	long long a, b;
@@ -334,8 +363,8 @@ static int read_line(struct said *s, struct pl_recorded *r, const char *line, st
 	if (sscanf(line, "none %lld", &a) == 1)
 		s->seen = pl_max_i64(s->seen, a);
 	s->began += !strncmp(line, "began ", 6);
-	if (!strncmp(line, "why ", 4) && !s->failed++)
-		snprintf(s->why, sizeof(s->why), "%.299s", line + 4);
+	if (!strncmp(line, "why ", 4))
+		add_reason(s, line + 4);
 	if (sscanf(line, "file %127s %lld %lld", name, &a, &b) == 3) {
 		int64_t end = pl_min_i64(r->n ? r->first + r->n : INT64_MAX, pl_add_sat(a, b));
 
@@ -366,6 +395,8 @@ static int read_said(const char *folder, struct said *s, struct pl_recorded *r, 
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
 		f = fopen(path, "re");
+		for (size_t i = 0; i < s->n_why; i++)
+			s->why[i].of_this = false;
 		while (f && rc >= 0 && fgets(line, sizeof(line), f)) {
 			line[strcspn(line, "\n")] = '\0';
 			rc = read_line(s, r, line, err);
@@ -410,7 +441,7 @@ static void explain(const struct pl_record *o, const struct said *s, char *const
 	const char *option = leaves_out(argv);
 	int64_t skip = pl_max_i64(1, o->skip < 0 ? PL_RECORD_SKIP : o->skip);
 
-	if (s->failed)
+	if (s->n_why)
 		return;
 	if (!s->python && option)
 		pl_say(s->log, PL_LOG_WARN,
@@ -454,9 +485,9 @@ static int look(const struct pl_record *o, const char *folder, const char *hook,
 {
 	PL_CHECK(read_said(hook, s, r, err));
 	PL_CHECK(count_files(folder, s, r, err));
-	if (s->failed)
-		pl_say(s->log, PL_LOG_WARN, "%s%s", s->why,
-		       s->failed > 1 ? " (and so in other processes)" : "");
+	for (size_t i = 0; i < s->n_why; i++)
+		pl_say(s->log, PL_LOG_WARN, "%s%s", s->why[i].text,
+		       s->why[i].processes > 1 ? " (and so in other processes)" : "");
 	if (s->began > 0)
 		pl_say(s->log, PL_LOG_WARN,
 		       "%d process%s ended while recording, and left nothing: the profiler of "
@@ -493,6 +524,16 @@ int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
 	PL_CHECK(make_folder(folder, &made, err));
 	if (!realpath(folder, hook) || strlen(hook) >= sizeof(whole))
 		return pl_fail_sys(err, "%s", folder);
+	if (strchr(hook, ':')) {
+		rc = pl_fail(
+			err, PL_EUSAGE,
+			"%s: Python loads the hook from this folder through PYTHONPATH, in which "
+			"colons divide names; choose a folder without one",
+			hook);
+		used = false;
+		strcpy(whole, hook);
+		goto out;
+	}
 	strcpy(whole, hook);
 	strcat(hook, "/" HOOK_FOLDER);
 	used = true;

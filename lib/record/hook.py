@@ -328,7 +328,7 @@ class Recorder:
                     "steps")
         elif self.pauses:
             put_first(path, self.pauses)
-        if 0 < self.recorded < STEPS:   # the last step has not ended
+        if self.recorded < STEPS:   # the last step has not ended
             with open(path, encoding="utf-8", errors="surrogateescape") as f:
                 text = f.read()
             with open(path, "w", encoding="utf-8",
@@ -350,16 +350,19 @@ class Recorder:
         """The script starts a profiler of its own; there can be only one."""
         if self.mine or self.phase in ("done", "after"):
             return
-        if self.phase == "record" and self.recorded:
-            self.finish()
-        elif self.phase == "record":    # no step has ended
+        try:
             self.mine = True
-            self.stop(keep=False)
-            self.mine = False
-        elif self.prepared:
-            self.mine = True
-            self.profile.start_trace()
-            self.profile.stop_trace()
+            if self.phase == "record" and self.recorded:
+                self.finish()
+            elif self.phase == "record":    # no step has ended
+                self.stop(keep=False)
+            elif self.prepared:
+                self.profile.start_trace()
+                self.profile.stop_trace()
+        except Exception as e:  # never the script's problem
+            say("why the recording could not be ended: %s: %s"
+                % (type(e).__name__, e))
+        finally:
             self.mine = False
         self.give_up("why the script uses a profiler of its own (torch.profiler)"
                      ", and there can be only one at a time: give its files to "
@@ -581,7 +584,7 @@ class Recorder:
                     self.event("optimizer", id(optimizer))
                 return result
             return step
-        if "step" in GradScaler.__dict__:
+        if "step" in GradScaler.__dict__ and "optimizer" in BEST:
             self.patch(GradScaler, "step", scaled)
 
 
@@ -656,8 +659,8 @@ def watch(torch):
 class Loader:
     """The loader of torch, and what comes after it."""
 
-    def __init__(self, loader):
-        self.loader = loader
+    def __init__(self, loader, finder):
+        self.loader, self.finder = loader, finder
 
     def __getattr__(self, name):
         return getattr(self.loader, name)
@@ -668,24 +671,32 @@ class Loader:
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self.loader
         self.loader.exec_module(module)
-        watch(module)
+        if self.finder in sys.meta_path:
+            sys.meta_path.remove(self.finder)
+            watch(module)
 
 
 class Finder:
-    """Waits for the import of torch."""
+    """Waits for the import of torch.  It stays when somebody only asks whether
+    there is torch, and when an import fails."""
+
+    asking = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != "torch" or self.asking:
             return None
-        sys.meta_path.remove(self)
         os.environ.setdefault("KINETO_LOG_LEVEL", "5")
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader)
-                return spec
+        self.asking = True
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = find(name, path, target) if find else None
+                if spec is not None:
+                    if hasattr(spec.loader, "exec_module"):
+                        spec.loader = Loader(spec.loader, self)
+                    return spec
+        finally:
+            self.asking = False
         return None
 
 

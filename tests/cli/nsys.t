@@ -92,6 +92,23 @@ fi
 status 3 "another database" sh -c "sqlite3 x.db 'CREATE TABLE t (a)' && '$trace' x.db"
 says "without the tables of an export of Nsight Systems" "is told apart"
 
+# a library that uses the handle of a request again: the first of three ends by tests, which have no row
+cp mpi.sqlite again.sqlite
+sqlite3 again.sqlite "DELETE FROM MPI_P2P_EVENTS WHERE rowid > 3; DELETE FROM MPI_START_WAIT_EVENTS WHERE rowid > 2;
+	UPDATE MPI_P2P_EVENTS SET start = 1000 * rowid, end = 1000 * rowid + 10, requestHandle = 5,
+		globalTid = (SELECT globalTid FROM MPI_P2P_EVENTS WHERE rowid = 1), textId = (SELECT id FROM StringIds WHERE value = 'MPI_Isend');
+	UPDATE MPI_START_WAIT_EVENTS SET start = 1000 * rowid + 1020, end = 1000 * rowid + 1100, requestHandle = 5,
+		globalTid = (SELECT globalTid FROM MPI_P2P_EVENTS WHERE rowid = 1), textId = (SELECT id FROM StringIds WHERE value LIKE 'MPI_Wait%')"
+"$trace" -q -O csv again.sqlite | awk -F , '$11 == "MPI_Isend" { printf "%d ", $13 }' >again
+check "handles that are used again: each wait ends its own send" grep -qx '10 100 100 ' again
+
+# steps of ranges keep their numbers in Chrome JSON
+"$trace" -q -O chrome -o steps.json job.sqlite
+for f in job.sqlite steps.json; do
+	"$trace" -q -O csv --kind=step "$f" | awk -F , 'NR > 1 { printf "%s ", $16 }' >"steps.${f%.*}"
+done
+check "steps keep their numbers as Chrome JSON" sh -c "grep -q '[0-9]' steps.job && cmp -s steps.job steps.steps"
+
 # an older schema: no number joins waits and records, types have CUPTI's numbers, one process, the launcher's variables
 cp job.sqlite old.sqlite
 sqlite3 old.sqlite "ALTER TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT DROP COLUMN eventSyncId; DROP TABLE PROCESSES;

@@ -64,6 +64,16 @@ row 2 ',send,Send,.*,send,0x7f8c496ae9f661,,3,1048576,' "a send, and its peer"
 row 3 'link,.*,annotation,proxy_step,1752867229235100000,40000,' "a step of the proxy"
 says "byte 0: the Inspector dropped operations here" "operations that it dropped"
 says "an object that is cut off" "a cut line"
+p2p() { # p2p ID RANK RANKS: a send to rank 0 of a communicator
+	printf '{"header":{"id":"%s","rank":%d,"n_ranks":%d},"metadata":{"inspector_output_format_version":"v4.0","dump_timestamp_us":1752867229236000},"p2p_perf":{"p2p":"Send","p2p_sn":1,"p2p_msg_size_bytes":100,"p2p_exec_time_us":10,"p2p_peer":0}}\n' "$@"
+}
+{ p2p a 1 2 && p2p b 5 8; } >small.log
+status 0 "a small communicator that comes first" "$trace" -O csv small.log
+row 1 ',send,a,,,100,' "... its peers are no ranks of the job"
+row 2 ',send,b,,0,100,' "those of the largest one are"
+{ for i in $(seq 12000); do p2p a 1 2; done; p2p b 5 8; } >small.log
+status 0 "... where the largest one comes late" "$trace" -o none small.log
+says "a communicator of 8 ranks comes after 12000 messages in one of 2: the peers of those messages are numbers in the smaller one" "... is said"
 
 # --- the example profiler of NCCL
 reads ncclprof rank1.txt

@@ -45,6 +45,10 @@ status 2 "a folder with files" "$trace" -o old -- true
 says 'older recording' "is not written to"
 check "and stays as it is" test "$(ls -A old)" = x
 
+status 2 "a folder with a colon" "$trace" -o job:1 -- true
+says 'in which colons divide names' "cannot be in PYTHONPATH"
+check "... and does not stay" no test -e job:1
+
 # --- libraries beside the program
 mkdir bin2
 cp "$trace" bin2/trace
@@ -68,6 +72,14 @@ if ! sanitized any; then
 	check "MPI's library is loaded into a program" test \
 		"$(env -u LD_PRELOAD bin2/trace -q -- ./without 2>/dev/null)" = \
 		"$TMP/bin2/libpaceline-mpi.so"
+fi
+mkdir 'bin 3'
+cp "$trace" 'bin 3/trace'
+cp bin2/libpaceline-mpi.so 'bin 3/'
+if ! sanitized any; then
+	status 0 "a folder whose name LD_PRELOAD cannot hold" env -u LD_PRELOAD 'bin 3/trace' -- ./without
+	says 'blanks and colons divide the names in LD_PRELOAD' "is said"
+	holds out '^none$' "... and nothing is loaded from it"
 fi
 status 0 "--no-mpi" env -u LD_PRELOAD bin2/trace -v --no-mpi -- ./without
 holds out '^none$' "leaves it out"
@@ -132,6 +144,10 @@ check "optimizers that hooks of the backward pass call are one, which steps behi
 check "... with both" test "$("$trace" -q -O jsonl --step=5 --name=Optimizer.step "$dir" 2>/dev/null | grep -c '"type":"event"')" = 2
 job 0 scaler 12
 check "steps that a scaler leaves out count" recorded 5 6 7
+job 0 scaler 12 --steps-by=calls
+check "... where something else tells the steps" grep -q 'job is done' "$TMP/out"
+job 0 asks 12
+check "a script that asks whether there is torch before it imports it" recorded 5 6 7
 job 0 loader 12
 check "without an optimizer: batches" recorded 5 6 7
 job 0 said 12
@@ -176,6 +192,10 @@ says 'profiler of its own' "the script's profiler goes first"
 check "and nothing is recorded" no test -e "$dir"
 job 0 late 12
 says 'profiler of its own' "also while the first step is recorded"
+job 0 refuses 12
+says 'could not be ended: RuntimeError: the profiler refuses' "a failure of the hook's profiler there is said"
+holds "$TMP/out" 'job is done' "... and is not the script's"
+job 0 late 12
 check "... which is no crash" no grep -q 'ended while recording' "$TMP/err"
 job 0 early 12 --steps-by=calls --light
 check "nothing stays in its place where the script's profiler comes first" grep -qx 'as before' "$TMP/out"
@@ -196,6 +216,13 @@ for how in raise:1 exit:3 term:143; do
 	check "the steps so far are kept" recorded 5 6
 	says 'after 2 of 3 steps' "which is said"
 done
+job 3 exit 6
+says 'after 0 of 3 steps' "an end in the first step that is recorded"
+check "... which is kept, and no step" sh -c "test -s '$dir/rank0.pt.trace.json' && ! grep -q 'ProfilerStep' '$dir/rank0.pt.trace.json'"
+job 3 exit 8 --light
+says 'lacks a part here' "all reasons of a process are said"
+says 'after 2 of 3 steps' "... each once"
+check "... and not taken for those of others" no grep -q 'in other processes' "$TMP/err"
 job 137 kill 8
 says 'ended while recording' "killed while recording"
 job 0 plain 4

@@ -6,7 +6,8 @@
 # job NAME [-v KEY=VALUE]...: 5 iterations of 100 ms on one rank; each fetches, and has products, a backward pass and the optimizer.
 # zero: when zero_grad() is called: 0 never, 1 before the forward pass, 2 after the optimizer. evals: every second
 # iteration evaluates for 40 ms more; early: before it fetches. optimizers: so many step. marked: prof.step() is called. pause: no fetch, and 20 ms of
-# nothing behind the optimizer; barrier: and then a barrier.
+# nothing behind the optimizer; barrier: and then a barrier. stall: before iteration 3 nothing happens for 600 ms. once: an
+# optimizer that steps once, before.
 job() {
 	name=$1
 	shift
@@ -16,7 +17,11 @@ job() {
 	}
 	BEGIN {
 		printf "{\"schemaVersion\":1,\"distributedInfo\":{\"rank\":0,\"world_size\":1},\"traceEvents\":[\n"
+		if (once)
+			put("user_annotation", "Optimizer.step#Adam.step", 5000)
 		for (s = 0; s < 5; s++) {
+			if (stall && s == 3)
+				at += 600000
 			if (marked) {
 				put("user_annotation", "ProfilerStep#" s, 100000 + (early && s % 2 ? 40020 : 0))
 				at -= 100010 + (early && s % 2 ? 40020 : 0)
@@ -73,6 +78,16 @@ job after -v zero=2
 starts after "80 180 280 380" "zero_grad() may follow step() at once"
 job two -v zero=1 -v optimizers=2
 starts two "100 200 300" "two optimizers of a class step together"
+job stall -v zero=1 -v stall=1
+starts stall "100 200 900" "a pause between two steps does not join the others"
+job stall -v stall=1
+starts stall "80 180 280 980" "... without zero_grad()"
+job stall -v optimizers=3 -v stall=1
+starts stall "90 190 290 990" "... of several optimizers, whose calls are one step"
+job stall -v zero=1 -v optimizers=3 -v stall=1
+starts stall "100 200 900" "... with zero_grad()"
+job once -v zero=1 -v once=1
+starts once "105 205 305" "an optimizer that steps once shows no steps"
 job evals -v zero=1 -v evals=1
 "$BIN/replay" -q -O json "$TMP/evals.json" >"$TMP/out"
 holds "$TMP/out" '"cause":"evaluation"' "products behind the optimizer are an evaluation"

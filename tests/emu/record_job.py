@@ -1,19 +1,30 @@
 """A job of tests/cli/record.t: record_job.py HOW STEPS"""
 
 import gc
+import importlib.util
 import os
 import signal
 import sys
 import threading
 
-import torch
-
 how, steps = sys.argv[1], int(sys.argv[2])
+if how == "asks":
+    assert importlib.util.find_spec("torch")
+import torch    # noqa: E402
+
 one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
 net = torch.nn.Linear(torch.nn.Linear(torch.nn.ModuleList(torch.nn.Linear())))
 scaler = torch.amp.GradScaler()
 gc.disable()
 objects = [[i] for i in range(200000 if how == "pauses" else 0)]
+
+
+stop = torch.profiler.profile.stop_trace
+
+
+def refuse(profile):
+    stop(profile)
+    raise RuntimeError("the profiler refuses")
 
 
 def loop():
@@ -51,7 +62,9 @@ def loop():
         if how == "pauses" and i % 2:
             gc.collect()
             torch.save(objects, os.devnull)
-        if how == "own" and i == 2 or how == "late" and i == 4:
+        if how == "refuses" and i == 4:
+            torch.profiler.profile.stop_trace = refuse
+        if how == "own" and i == 2 or how in ("late", "refuses") and i == 4:
             mine = torch.profiler.profile([])
             mine.start_trace()
 

@@ -131,6 +131,8 @@ void pl_mpi_end(void)
 {
 	uint64_t open = 0;
 
+	if (!pl_process_is_this()) /* the child of a fork, in which the lock may be held for ever */
+		return;
 	pthread_mutex_lock(&st.lock);
 	for (size_t i = 0; i < SLOTS; i++)
 		for (const struct request *q = st.slot[i]; q; q = q->next)

@@ -223,17 +223,18 @@ static pl_id channel_track(struct pl_recorder *r, int row, int32_t channel)
 /* Handles of streams are addresses, and different on each rank: they are numbered as they come. */
 static pl_id stream_track(struct pl_recorder *r, uint64_t stream)
 {
-	pl_id track = PL_NONE;
+	pl_id track;
 	char text[32];
+	size_t i = 0;
 
 	pthread_mutex_lock(&st.lock);
-	for (size_t i = 0; i < st.n_streams && track == PL_NONE; i++)
-		if (st.stream[i] == stream || i == STREAMS - 1)
-			track = st.stream_track[i];
-	if (track == PL_NONE) {
-		snprintf(text, sizeof(text), "NCCL stream %zu", st.n_streams);
-		track = pl_rec_stream(r, 0, (int64_t)st.n_streams, text);
-		st.stream[st.n_streams] = stream;
+	while (i < st.n_streams && st.stream[i] != stream)
+		i++;
+	i -= i == STREAMS; /* further ones share the last track */
+	snprintf(text, sizeof(text), "NCCL stream %zu", i);
+	track = i < st.n_streams ? st.stream_track[i] : pl_rec_stream(r, 0, (int64_t)i, text);
+	if (i == st.n_streams && track != PL_NONE) {
+		st.stream[i] = stream;
 		st.stream_track[st.n_streams++] = track;
 	}
 	pthread_mutex_unlock(&st.lock);
@@ -253,9 +254,11 @@ static pl_id name_of(struct pl_recorder *r, const char *func)
 static size_t put_text(struct pl_recorder *r, struct pl_rec_attr *a, size_t n, pl_id key,
 		       unsigned role, const char *text)
 {
-	if (!text)
+	pl_id name = text ? pl_rec_name(r, text) : PL_NONE;
+
+	if (name == PL_NONE)
 		return n;
-	a[n] = pl_rec_attr(key, role, PL_V_STR, (int64_t)pl_rec_name(r, text));
+	a[n] = pl_rec_attr(key, role, PL_V_STR, (int64_t)name);
 	return n + 1;
 }
 
@@ -475,7 +478,7 @@ __attribute__((constructor)) static void begin(void)
 
 __attribute__((destructor)) static void end(void)
 {
-	if (pl_process_now()) {
+	if (pl_process_is_this()) {
 		pl_nccl_end();
 		remove_links();
 	}

@@ -21,6 +21,7 @@ static struct {
 	struct pl_process p;
 	_Atomic(struct pl_process *) now;
 	_Atomic bool failed, said;
+	pid_t pid; /* that has opened it */
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static const char *const rank_words[] = { "RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
@@ -56,6 +57,11 @@ bool pl_process_wanted(void)
 const struct pl_process *pl_process_now(void)
 {
 	return atomic_load_explicit(&st.now, memory_order_acquire);
+}
+
+bool pl_process_is_this(void)
+{
+	return pl_process_now() && st.pid == getpid();
 }
 
 static int open_file(const char *kind, struct pl_err *err)
@@ -99,6 +105,7 @@ const struct pl_process *pl_process_open(const char *kind, int rank, int size,
 			atomic_store(&st.failed, true);
 		} else {
 			first(st.p.rec);
+			st.pid = getpid();
 			atomic_store_explicit(&st.now, &st.p, memory_order_release);
 		}
 	}
@@ -113,7 +120,7 @@ void pl_process_close(uint64_t more_lost)
 	const struct pl_process *p = pl_process_now();
 	struct pl_err err = { 0 };
 
-	if (!p)
+	if (!pl_process_is_this())
 		return;
 	pl_rec_lost(p->rec, more_lost);
 	if (pl_rec_close(p->rec, NULL, &err) < 0)

@@ -23,6 +23,9 @@ const struct pl_process *pl_process_open(const char *kind, int rank, int size,
 					 void (*first)(struct pl_recorder *r));
 /* The same if it is open already, else NULL. */
 const struct pl_process *pl_process_now(void);
+/* Is it open, and was it opened by this process? Not in the child of a fork, whose end must leave
+ * alone what is its parent's. */
+bool pl_process_is_this(void);
 /* Once, at the end of the process, and earlier if nothing more comes. `lost`: events that found no
  * room elsewhere. */
 void pl_process_close(uint64_t lost);
