@@ -40,10 +40,12 @@ int try_setting(const struct report *r, const char *line, struct pl_pool *pool,
 	PL_TRY(pl_rewrite_add_line(&x.plan, line, err));
 	PL_TRY(copy_graph(r, &p.g, err));
 	rc = predict(&p, pool, err);
-	if (rc < 0) { /* what cannot be applied or predicted is no advice */
-		rc = rc == PL_EDATA || rc == PL_ENO || rc == PL_EABSENT ? 0 : rc;
+	if (rc == PL_EDATA || rc == PL_EUSAGE || rc == PL_ENO || rc == PL_EABSENT) {
+		*err = (struct pl_err){ 0 }; /* what cannot be applied or predicted is no advice */
+		rc = 0;
 		goto out;
 	}
+	PL_TRY(rc);
 	ratio = p.predicted_step / p.replayed_step;
 	*saves = (struct saving){ 1 - ratio, 1 - ratio - p.trust.first_high,
 				  1 - ratio - p.trust.first_low };

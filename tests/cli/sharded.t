@@ -199,9 +199,15 @@ for per in 1 2; do
 		function same(x, share) { return (x + 100 * share) ^ 2 < 0.06 ^ 2 }
 		END { if (!at) exit 1 }' "$TMP/advised" "$TMP/out"
 done
+for job in "per=1 keep=1" "per=0 root=again" "per=1 ahead=1"; do
+	# shellcheck disable=SC2046,SC2086  # several words
+	job kept $(printf -- '-v %s ' $job)
+	status 0 "a job that has a setting already: $job" "$BIN/replay" "$TMP/kept/graph"
+	holds "$TMP/out" "^would help:" "... has a report"
+done
 job kept -v per=1 -v keep=1
-advised kept no-reshard >"$TMP/advised"
-check "no advice of what is so already" [ ! -s "$TMP/advised" ]
+status 0 "a job that keeps its parameters" "$BIN/replay" "$TMP/kept/graph"
+check "... gets no advice to do so" no grep -q 'no-reshard' "$TMP/out"
 
 # ---- other numbers of ranks ---------------------------------------------------------------------
 # gathers and reductions can have process groups of their own
