@@ -64,10 +64,12 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_no
 	part.step = pair;
 	if (part.n_steps)
 		PL_TRY(pl_graph_pick(g, &part, g, err));
-	if (c->fold == FOLD_NONE || n_reported(g) < 2)
+	if (n_reported(g) < 2)
 		goto out;
 	PL_TRY(pl_search_noise_find(g, noise, err));
-	if (c->fold != FOLD_AUTO || (noise->step < FOLD_SCATTER && alike(g))) {
+	if (c->fold == FOLD_NONE) {
+		used = n_reported(g);
+	} else if (c->fold != FOLD_AUTO || (noise->step < FOLD_SCATTER && alike(g))) {
 		PL_TRY(pl_sim_fold(g, c->fold != FOLD_MEAN, g, &used, err));
 		pl_say(&c->c.log, PL_LOG_NOTE, "one step stands for %zu", used);
 	} else {

@@ -5,6 +5,7 @@
  * That change is simulated; without one the share of the cause is the most that can be saved.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "graph/edit_messages.h"
 #include "graph/select.h"
@@ -389,6 +390,12 @@ static int try_workers(struct report *r, const struct pl_verdict_row *v, struct 
 		 v->inferred ? "if the program reads its input there: " : "",
 		 r->start_device ? "" : ", on idle processors", n);
 	snprintf(row->change, sizeof(row->change), "loader-workers %d", n);
+	if (n == MOST_WORKERS) { /* which may be too few */
+		char line[48];
+
+		snprintf(line, sizeof(line), "scale phase=input by %.4g", 1.0 / n);
+		PL_CHECK(simulate(r, line, 1.0 / n, true, &row->saves, &alone, err));
+	}
 	return 0;
 }
 
@@ -481,12 +488,21 @@ out:
 	return rc;
 }
 
+/* The factor that a line states, which has two digits. */
+static double as_printed(double factor)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.2g", factor);
+	return strtod(text, NULL);
+}
+
 /* Two kinds of pauses: what the program does behind the update, and the time of the interpreter
  * between the operations of a step. The selectors take both; the factor keeps the other one. */
 static int try_other(struct report *r, const struct pl_verdict_row *v, struct pl_err *err)
 {
 	struct advice_row row = { .at_most = false };
-	double factor = 1 - v->between, alone;
+	double factor = as_printed(1 - v->between), alone;
 
 	snprintf(row.what, sizeof(row.what),
 		 "without what the program does between %s: less often, "
@@ -497,7 +513,7 @@ static int try_other(struct report *r, const struct pl_verdict_row *v, struct pl
 	if (v->between > 0)
 		PL_CHECK(simulate(r, row.change, factor, false, &row.saves, &alone, err));
 	insert(r, &row);
-	factor = 1 - v->inside / 2;
+	factor = as_printed(1 - v->inside / 2);
 	row = (struct advice_row){ .no_setting = true };
 	snprintf(row.what, sizeof(row.what), "%s", in_words(r, &fewer_pauses));
 	snprintf(row.change, sizeof(row.change), "scale phase=other,kind=gap by %.2g", factor);

@@ -291,6 +291,7 @@ static void print_side(struct pl_writer *w, const char *key, const char *path,
 	pl_json_int(w, "ranks", r->g.n_ranks);
 	pl_json_real(w, "recorded_mean_ns", r->recorded_mean);
 	pl_json_real(w, "step_mean_ns", r->mean);
+	pl_json_bool(w, "by_period", r->by_period);
 	pl_json_real(w, "unexplained_share", r->unexplained_share);
 	put_trust(w, r);
 	pl_json_close(w);
@@ -343,9 +344,11 @@ static void as_text(const struct diff *d, const struct pl_table *t, struct pl_wr
 	const struct pl_plan *changes = &d->r[0]->changes->plan;
 	char ta[32], tb[32], td[32];
 
-	pl_write_format(w, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
-			fmt_ns(ta, sizeof(ta), a), fmt_ns(tb, sizeof(tb), b),
-			fmt_ns(td, sizeof(td), b - a), a > 0 ? 100 * (b - a) / a : 0);
+	pl_write_format(w, "A: %s a step%s, B: %s, difference %s (%+.2f %%)\n",
+			fmt_ns(ta, sizeof(ta), a),
+			d->r[0]->by_period ? " (from its start to that of the next)" : "",
+			fmt_ns(tb, sizeof(tb), b), fmt_ns(td, sizeof(td), b - a),
+			a > 0 ? 100 * (b - a) / a : 0);
 	for (int job = 0; job < 2; job++)
 		pl_write_format(w, "%c is %s: %zu step%s, %d rank%s, %.1f %% unexplained\n",
 				'A' + job, d->path[job], d->r[job]->n_steps,
@@ -364,14 +367,16 @@ static void as_text(const struct diff *d, const struct pl_table *t, struct pl_wr
 	pl_table_write(
 		&t[PLACES], w, PL_TABLE_TEXT,
 		"Phases, modules and operators, a step, by what they add on the critical path");
+	print_rest(d->n_places, t[PLACES].n_rows, "places", w);
 	pl_write_char(w, '\n');
 	pl_table_write(&t[OPERATIONS], w, PL_TABLE_TEXT,
 		       "Operations, a step, by what they add on the critical path");
-	if (t[OPERATIONS].n_rows < d->n)
-		pl_write_format(w, "... and %zu more operations (--top=0 shows all)\n",
-				d->n - t[OPERATIONS].n_rows);
+	print_rest(d->n, t[OPERATIONS].n_rows, "operations", w);
 	pl_write_char(w, '\n');
 	pl_table_write(&t[RANKS], w, PL_TABLE_TEXT, "Ranks, a step");
+	print_rest((size_t)pl_max_i64((int64_t)d->r[0]->account.n_ranks,
+				      (int64_t)d->r[1]->account.n_ranks),
+		   t[RANKS].n_rows, "ranks", w);
 }
 
 static int as_html(const struct diff *d, const struct pl_table *t, struct pl_out *out,

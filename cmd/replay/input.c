@@ -82,7 +82,7 @@ out:
 }
 
 /* Why a change whose selector is right, or that has none, concerns no operation. */
-static int refuse_change(const struct pl_rewrite *rw, struct pl_err *err)
+static int refuse_change(const struct pl_rewrite *rw, const struct pl_graph *g, struct pl_err *err)
 {
 	const char *why = "it changes no operation of the graph";
 
@@ -90,6 +90,9 @@ static int refuse_change(const struct pl_rewrite *rw, struct pl_err *err)
 		why = "no communication is known to be data-parallel";
 	else if (rw->op == PL_RW_BATCH)
 		why = "no operation is known to take in samples";
+	else if (rw->op == PL_RW_LATENCY && pl_graph_has_messages(g))
+		why = "the graph has no receives behind its messages, which latency would delay; "
+		      "graph --fold-messages makes whole transfers of messages, which have latency";
 	else if (rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY)
 		why = "the graph has no communication between ranks";
 	return pl_fail(err, PL_EDATA, "%s", why);
@@ -111,7 +114,7 @@ static int check_hits(const struct config *c, const struct changes *x, const uin
 			continue;
 		if (last && !link && !(before && before[i]) &&
 		    (pl_graph_select_refuse(&rw->select, &r->g, err) < 0 ||
-		     refuse_change(rw, err) < 0))
+		     refuse_change(rw, &r->g, err) < 0))
 			return pl_wrap(err, "the change \"%s\"", rw->text);
 		pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text,
 		       link ? "; no communication uses that link" : "");

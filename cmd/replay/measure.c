@@ -225,6 +225,7 @@ int measure(struct report *r, struct pl_err *err)
 	r->s = pl_sim_new(&r->g, err);
 	if (!r->s)
 		return err->code;
+	r->open_share = open_share(r);
 	PL_CHECK(pl_sim_run(r->s, &r->run, err));
 	r->ops = r->run.ops;
 	PL_CHECK(measure_steps(r, &r->run, err));

@@ -165,7 +165,7 @@ int print_per(const struct config *c, const struct report *r, struct pl_out *out
 	pl_sort(p.row, p.n, sizeof(*p.row), by_path);
 	for (size_t i = 0; i < p.n && i < most; i++)
 		put_row(&p, &p.row[i], &t);
-	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
+	rc = print_table(c, &t, p.n, out, err);
 	say_unknown(c, &p);
 out:
 	pl_table_fini(&t);

@@ -69,12 +69,15 @@ static const struct pl_picture_step *typical_step(const struct report *r)
 {
 	const struct pl_picture *p = &r->picture;
 	const struct pl_picture_step *best = NULL;
+	double mean = 0; /* of lengths; r->mean may be that of periods */
 
+	for (size_t i = 0; i < p->n_steps; i++)
+		mean += (double)(p->step[i].end - p->step[i].start) / (double)p->n_steps;
 	for (size_t i = 0; i < p->n_steps; i++) {
 		const struct pl_picture_step *x = &p->step[i];
 
-		if (!best || fabs((double)(x->end - x->start) - r->mean) <
-				     fabs((double)(best->end - best->start) - r->mean))
+		if (!best || fabs((double)(x->end - x->start) - mean) <
+				     fabs((double)(best->end - best->start) - mean))
 			best = x;
 	}
 	return best;

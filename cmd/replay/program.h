@@ -186,6 +186,7 @@ struct report {
 	/* of the predicted run if there are changes, else of the replayed one */
 	struct pl_run run;
 	double mean;
+	bool by_period; /* of two jobs that are compared: `mean` is the mean period of both */
 	struct pl_path path;
 	double unexplained_share;
 	struct path_row *row;
@@ -416,6 +417,8 @@ size_t make_table(const struct report *r, enum section which, int64_t top, struc
 
 /* Are durations of the graph predictions with intervals? */
 bool has_predictions(const struct pl_graph *g);
+/* Which share of the predicted time, but for communication, has no interval. */
+double open_share(const struct report *r);
 
 /* The intervals of the replayed steps, where the graph's durations are predictions with intervals.
  * changed: those of the predicted run, which is r->run. */
@@ -428,6 +431,11 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	       struct pl_err *err) PL_MUST;
 /* Behind an empty line, in bold if there is colour. */
 void print_heading(const struct config *c, const char *text, struct pl_writer *w);
+/* How many rows of n are not shown, if any, and how to see them. */
+void print_rest(size_t n, size_t shown, const char *what, struct pl_writer *w);
+/* A table of n rows of which some may be left out, in the format that was asked for. */
+int print_table(const struct config *c, const struct pl_table *t, size_t n, struct pl_out *out,
+		struct pl_err *err) PL_MUST;
 /* Words of `text` after `head`, in lines of 100 columns; those after the first are indented. */
 void print_wrapped(const char *head, const char *text, struct pl_writer *w);
 /* A time with four significant digits: "603.2 ms". */

@@ -159,19 +159,20 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 {
 	enum section which = c->table == SEC_ALL ? SEC_STEPS : (enum section)c->table;
 	struct pl_table t;
+	size_t n;
 	int rc;
 
 	if (c->table == SEC_ALL && c->to == AS_TEXT)
 		return print_text(c, r, out, err);
 	if (c->table == SEC_ALL && c->to == AS_JSON)
 		return print_json(c, r, out, err);
-	if (!make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t) &&
-	    (which == SEC_MEMORY || which == SEC_SLOWEST))
+	n = make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
+	if (!n && (which == SEC_MEMORY || which == SEC_SLOWEST))
 		pl_say(&c->c.log, PL_LOG_WARN, "the table is empty: %s",
 		       which == SEC_SLOWEST ? "no rank is idle much longer than the others"
 					    : "no memory was recorded (torch.profiler: "
 					      "profile_memory=True)");
-	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
+	rc = print_table(c, &t, n, out, err);
 	pl_table_fini(&t);
 	return rc;
 }
@@ -286,6 +287,24 @@ out:
 
 /* ---- two jobs -------------------------------------------------------------------------------- */
 
+/* Both jobs are compared by the same measure: where steps of one overlap, by periods, if both have
+ * steps that follow one another; else by the lengths of steps. */
+static void use_one_measure(struct report *r)
+{
+	bool periods = false;
+	double mean[2];
+
+	for (int i = 0; i < 2; i++)
+		periods |= pl_sim_steps_overlap(r[i].s);
+	for (int i = 0; i < 2; i++)
+		mean[i] = pl_sim_run_mean_period(r[i].s, &r[i].run);
+	periods &= isfinite(mean[0]) && isfinite(mean[1]);
+	for (int i = 0; i < 2; i++) {
+		r[i].mean = periods ? mean[i] : pl_sim_run_mean_step(r[i].s, &r[i].run);
+		r[i].by_period = periods;
+	}
+}
+
 static int compare(struct config *c, struct pl_pool *pool, struct pl_out *out, struct pl_err *err)
 {
 	struct changes x = { 0 };
@@ -309,6 +328,7 @@ static int compare(struct config *c, struct pl_pool *pool, struct pl_out *out, s
 			goto out;
 		}
 	}
+	use_one_measure(r);
 	rc = print_difference(c, &r[0], &r[1], out, err);
 out:
 	report_fini(&r[0]);

@@ -35,18 +35,19 @@ static const struct pl_shape *shape_of(const struct spread *s, size_t step)
 }
 
 /* Which share of the time, but for communication, has no interval. */
-static double open_share(const struct spread *s)
+double open_share(const struct report *r)
 {
 	double open = 0, all = 0;
 
-	for (size_t k = 0; k < s->r->g.n_steps; k++) {
-		const struct pl_shape *x = shape_of(s, k);
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		const struct pl_shape *x = &r->g.shape[r->g.step[k].shape];
+		const pl_ns *now = pl_sim_durations(r->s, k);
 
 		for (uint32_t i = 0; i < x->n_nodes && x->above; i++) {
 			if (pl_trace_kind_is_comm(x->kind[i]))
 				continue;
-			all += s->duration[k][i];
-			open += x->above[i] < 0 ? s->duration[k][i] : 0;
+			all += (double)now[i];
+			open += x->above[i] < 0 ? (double)now[i] : 0;
 		}
 	}
 	return all > 0 ? open / all : 0;
@@ -73,7 +74,6 @@ static int prepare(struct spread *s, struct pl_err *err)
 				s->group[x->name[i]] = s->n_groups++;
 		}
 	}
-	s->r->open_share = open_share(s);
 	return pl_alloc(&s->moved, most, sizeof(*s->moved), err);
 }
 

@@ -182,7 +182,7 @@ void print_heading(const struct config *c, const char *text, struct pl_writer *w
 	pl_write_format(w, "\n%s%s%s\n", color ? "\033[1m" : "", text, color ? "\033[0m" : "");
 }
 
-static void print_rest(size_t n, size_t shown, const char *what, struct pl_writer *w)
+void print_rest(size_t n, size_t shown, const char *what, struct pl_writer *w)
 {
 	if (n > shown)
 		pl_write_format(w, "... and %zu more %s (--top=0 shows all)\n", n - shown, what);
@@ -328,6 +328,21 @@ static void print_section(const struct config *c, const struct report *r, enum s
 	if (what)
 		print_rest(n, t.n_rows, what, w);
 	pl_table_fini(&t);
+}
+
+int print_table(const struct config *c, const struct pl_table *t, size_t n, struct pl_out *out,
+		struct pl_err *err)
+{
+	struct pl_writer w;
+	int rc;
+
+	pl_write_init(&w, out, 0);
+	pl_table_write(t, &w, table_format[c->to], NULL);
+	if (c->to == AS_TEXT)
+		print_rest(n, t->n_rows, "rows", &w);
+	rc = pl_write_end(&w, err);
+	pl_write_fini(&w);
+	return rc;
 }
 
 void print_wrapped(const char *head, const char *text, struct pl_writer *w)

@@ -172,7 +172,7 @@ static void judge_one_step(struct report *r)
 {
 	const char *what = r->g.stepless	    ? "the recording has no steps"
 			   : has_predictions(&r->g) ? "the durations are predictions of one step"
-						    : "one complete step was recorded";
+						    : "there is one complete step";
 
 	if (r->open_share >= LITTLE_OPEN)
 		because(&r->trust, TRUST_LOW,

@@ -246,7 +246,20 @@ static int prepare(struct cands *x, struct pl_err *err)
 	return 0;
 }
 
-/* Keep the candidate if it is among the best; equal ones (another name of the same) come once. */
+/* Are both of one operation, or both of one rank? Then they select other operations. */
+static bool are_different(const char *a, const char *b)
+{
+	static const char *const head[] = { "scale name=", "scale rank=" };
+	bool different = false;
+
+	for (size_t i = 0; i < PL_LEN(head); i++)
+		different |= !strncmp(a, head[i], strlen(head[i])) &&
+			     !strncmp(b, head[i], strlen(head[i]));
+	return different;
+}
+
+/* Keep the candidate if it is among the best. Equal ones come once: a class may be one operation.
+ */
 static void consider(struct report *r, struct cand *c)
 {
 	double saves = r->mean - c->run.mean;
@@ -258,7 +271,7 @@ static void consider(struct report *r, struct cand *c)
 	if (saves < 0.5)
 		return;
 	for (size_t k = 0; k < r->n_changes; k++)
-		if (r->change[k].saves_ns == saves)
+		if (r->change[k].saves_ns == saves && !are_different(r->change[k].change, c->text))
 			return;
 	for (; i && r->change[i - 1].saves_ns < saves; i--)
 		;

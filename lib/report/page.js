@@ -85,6 +85,7 @@ function table(title, rows, columns, most = 20) {
 
 /* Where recorded steps overlap, the report has the time from step to step, which is what counts. */
 const mean = (which) => report[which + '_period_mean_ns'] ?? report[which + '_mean_ns'];
+const end = (which) => report['predicted_period_' + which + '_ns'] ?? report['predicted_' + which + '_ns'];
 function answer() {
 	const r = report, steps = (r.steps || []).length, n = (r.ranks || []).length;
 	let text = 'A step takes ' + ns(mean('recorded')) + (r.recorded_period_mean_ns ? ' from its start to that of the next' : '') +
@@ -92,7 +93,7 @@ function answer() {
 		signed(mean('replayed') / mean('recorded') - 1, 2) + '). ';
 	if (mean('predicted'))
 		text += 'With the changes it is predicted to take ' + ns(mean('predicted')) + ' (' + signed(mean('predicted') / mean('replayed') - 1) +
-			(r.predicted_low_ns ? '; ' + ns(r.predicted_low_ns) + ' to ' + ns(r.predicted_high_ns) : '') + '). ';
+			(end('low') ? '; ' + ns(end('low')) + ' to ' + ns(end('high')) : '') + '). ';
 	$('answer').textContent = text + n + (n === 1 ? ' rank; ' : ' ranks; ') + percent(r.unexplained_share || 0) + ' of the critical path is unexplained.';
 	if (r.changes) show('changed').textContent = 'Changed: ' + r.changes.map((c) => c.change).join('; ');
 }

@@ -12,18 +12,34 @@ static int change_scale(struct rw_facts *x, const struct pl_rewrite *rw, struct 
  * behind calls inside take none. Without such parts there are no classes. */
 enum { WHOLE, NOTHING, CLASSES };
 
-struct call { /* the last of its name */
-	uint32_t res;
-	bool taken; /* a part of it is selected */
+/* The last call of each name on each resource. */
+struct calls {
+	struct pl_intern key;
+	bool *taken; /* [key]: a part of it is selected */
+	size_t cap;
 };
+
+static int find_call(struct calls *x, const struct pl_shape *s, uint32_t node, bool **taken,
+		     struct pl_err *err)
+{
+	const uint32_t key[2] = { s->name[node], s->res[node] };
+	size_t known = x->key.n;
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(&x->key, (const char *)key, sizeof(key), &id, err));
+	PL_CHECK(pl_grow(&x->taken, &x->cap, id + (size_t)1, sizeof(*x->taken), err));
+	*taken = &x->taken[id];
+	if (id >= known || !(s->flags[node] & PL_NF_PART))
+		**taken = false;
+	return 0;
+}
 
 static int find_parts(const struct pl_graph *g, struct rw_change *c, struct pl_err *err)
 {
-	struct call *call; /* by name; the last: of those without one */
+	struct calls calls = { .cap = 0 };
 	bool parts = false;
 	int rc;
 
-	PL_TRY(pl_alloc(&call, g->str.n + 1, sizeof(*call), err));
 	PL_TRY(pl_alloc(&c->of_class, CLASSES, sizeof(*c->of_class), err));
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
 	for (c->n_shapes = 0; c->n_shapes < g->n_shapes; c->n_shapes++) {
@@ -34,13 +50,12 @@ static int find_parts(const struct pl_graph *g, struct rw_change *c, struct pl_e
 		c->class[c->n_shapes] = class;
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			bool selected = i >= s->n_entries && pl_graph_selects(&c->select, s, i);
-			struct call *x = &call[pl_min_size(s->name[i], g->str.n)];
+			bool *taken;
 
-			if (!(s->flags[i] & PL_NF_PART) || x->res != s->res[i])
-				*x = (struct call){ s->res[i], false };
-			class[i] = !selected ? PL_NONE : x->taken ? NOTHING : WHOLE;
-			parts |= x->taken && selected;
-			x->taken |= selected;
+			PL_TRY(find_call(&calls, s, i, &taken, err));
+			class[i] = !selected ? PL_NONE : *taken ? NOTHING : WHOLE;
+			parts |= *taken && selected;
+			*taken |= selected;
 		}
 	}
 	c->of_class[WHOLE] = c->value;
@@ -53,7 +68,8 @@ out:
 		c->class = NULL;
 		c->n_shapes = 0;
 	}
-	pl_free(call);
+	pl_intern_fini(&calls.key);
+	pl_free(calls.taken);
 	return rc;
 }
 

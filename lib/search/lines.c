@@ -121,14 +121,24 @@ out:
 /* ---- what is too small to be proposed ---------------------------------------------------------
  */
 
+/* Does it change which sharded parameters are gathered together, and when? */
+static bool is_of_groups(unsigned op)
+{
+	return op == PL_RW_WRAP || op == PL_RW_PREFETCH || op == PL_RW_NO_RESHARD;
+}
+
 /* The share of a saving that may be wrong. The cost of communication in other parts is that of a
  * model, which errs more than other changes do. */
 static double change_error(const struct search *s)
 {
-	bool carried = false;
+	bool carried = false, groups = false;
 
-	for (size_t i = 0; i < s->p->n_rw; i++)
+	for (size_t i = 0; i < s->p->n_rw; i++) {
 		carried |= pl_rewrite_is_comm(s->p->rw[i].op);
+		groups |= is_of_groups(s->p->rw[i].op);
+	}
+	if (!carried && !groups)
+		return PL_SELFTEST_CHANGE;
 	if (!pl_cost_by_threads(s->whole))
 		return PL_SELFTEST_CARRIED_BY_DEVICES;
 	return carried ? PL_SELFTEST_CARRIED_BY_HOSTS : PL_SELFTEST_LESS_BY_HOSTS;
@@ -224,7 +234,9 @@ static void say_how_many_steps(const struct search *s, double saving, char *text
 	double room = pow(saving, 2) - pow(model_error(s, saving), 2);
 	double n = room > 0 ? pow(PL_SELFTEST_NORMAL * s->scatter, 2) / room : INFINITY;
 
-	if (n < 1e6)
+	if (s->scatter_steps < 2)
+		snprintf(text, size, "there is one step, and several show how much they differ");
+	else if (n < 1e6)
 		snprintf(text, size, "record at least %.0f steps to see a saving of this size",
 			 fmax(ceil(n), (double)s->scatter_steps + 1));
 	else

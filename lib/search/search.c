@@ -294,6 +294,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 			    .parted = reduce,
 			    .evaluations = spent,
 			    .probe = PL_NONE };
+	bool alone; /* nothing but other changes can be planned */
 	int rc;
 
 	*again = false;
@@ -305,14 +306,15 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		keep_unknown_buckets(&s, &o, reduce);
 	if (rc == 0 && s.sharded)
 		rc = check_sharded(&s, gathers, err);
-	else if (rc == 0 && !s.has_choices && asks_for_communication(&o))
-		pl_say(o.log, PL_LOG_WARN,
-		       "the graph knows no gradients that ranks synchronise; there is %s",
-		       o.fuse_ops || o.precision || o.device || o.batch || o.tensor
-			       ? "no communication to plan"
-			       : "nothing to plan");
+	alone = rc == 0 && !s.sharded && !s.has_choices && asks_for_communication(&o);
 	if (rc == 0)
 		rc = search_all(&s, again, err);
+	if (alone && rc == 0 && !*again)
+		pl_say(o.log, PL_LOG_WARN,
+		       "the graph knows no gradients that ranks synchronise; there is %s",
+		       p->n_rw || o.fuse_ops || o.precision || o.device || o.batch || o.tensor
+			       ? "no communication to plan"
+			       : "nothing to plan");
 	p->evaluations = s.evaluations;
 	close_search(&s);
 	return rc;

@@ -85,6 +85,7 @@ static int ask(struct question *q, struct pl_err *err)
 		h.step[k] = g->step[k];
 		h.step[k].start = q->y->zero;
 		h.step[k].dur = at;
+		h.step[k].lag = NULL; /* launch delays, which folded messages have */
 		fill(q, k, at);
 		at += g->shape[g->step[k].shape].n_nodes;
 	}

@@ -29,7 +29,8 @@ mkdir scratch
 TMPDIR=$PWD/scratch
 export TMPDIR
 status 0 "programs are compiled and timed" "$BIN/predict" --measure small.tasks --programs 6 --device=box -o small.tprog
-check "... each has the result of the first" test ! -s "$TMP/err"
+# other tests may slow the machine down, which is said
+check "... each has the result of the first" no grep -q 'left out' "$TMP/err"
 check "... six of each operation" sh -c 'test "$(grep -c "^program .* op=conv$" small.tprog)" = 6'
 check "... with the model" sh -c 'test "$(grep -c "^program .* model=small " small.tprog)" = 42'
 check "... and a time on the device" awk '$1 == "measured" { n++; split($4, l, "="); if ($2 != "box" || $3 < l[2] || l[2] <= 0) exit 1 }

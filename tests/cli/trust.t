@@ -174,11 +174,11 @@ width() { # of the interval of a change, as a share of the change
 }
 "$BIN/trace" -qu --step=1 "$TMP/k" | "$BIN/merge" -qu | "$BIN/graph" -q -o "$TMP/one.graph"
 status 0 "one step of a job" "$BIN/replay" --no-worth "$TMP/one.graph"
-holds "$TMP/out" '^trust: medium: one complete step was recorded: how much steps differ is not known' "... does not say how others differ"
+holds "$TMP/out" '^trust: medium: there is one complete step: how much steps differ is not known' "... does not say how others differ"
 check "... the interval is that of the assumption, 1.645 * 25 % to both sides, and no less" \
 	awk -v w="$(width "$TMP/one.graph")" 'BEGIN { exit !(w > 2 * 1.645 * 0.25 && w < 1.2) }'
 status 0 "... compared with another" "$BIN/replay" --no-worth "$TMP/one.graph" "$TMP/k.graph"
-holds "$TMP/out" '^A: trust: medium: one complete step was recorded: nothing says how much steps differ$' "... has no interval, for which something would be assumed"
+holds "$TMP/out" '^A: trust: medium: there is one complete step: nothing says how much steps differ$' "... has no interval, for which something would be assumed"
 status 0 "... four as one" "$BIN/replay" -q --no-worth --fold=mean "$TMP/k.graph"
 holds "$TMP/out" '^trust: high$' "... do"
 check "... whose mean is known better, but not exactly" \
