@@ -220,6 +220,8 @@ check "... which a model keeps" awk -F , 'FNR == 2 { v[++n] = $7 } END { print "
 check "an interval of launches alone is none of the step" no grep -q 'interval [0-9]' out
 tr -s ' \n' ' ' <out >line
 holds line 'trust: low: [0-9]* % of the predicted time has no interval' "... and the trust says so"
+"$BIN/replay" -q --no-worth --what-if 'scale name=* by 0.5' open.graph | tr -s ' \n' ' ' >line
+holds line 'trust: low: [0-9]* % of the predicted time has no interval' "... also that of a change"
 host_sheet '"Host_Launch_Low": 50'
 status 3 "an interval of nothing" "$BIN/predict" -m two.model --devices=hosted --device=dev -O graph short.graph
 says 'hosted/dev.json: Host_Launch is missing' "... is refused"
