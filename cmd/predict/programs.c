@@ -280,14 +280,13 @@ static int make_yardstick(struct bench *b)
 
 static bool is_slow(struct bench *b)
 {
-	volatile float sum = 0;
 	int64_t ns[3];
 	double now;
 
 	for (size_t i = 0; i < PL_LEN(ns); i++) {
 		pl_ns begin = pl_now_ns();
 
-		sum += b->yardstick();
+		(void)b->yardstick();
 		ns[i] = pl_now_ns() - begin;
 	}
 	now = (double)pl_median_i64(ns, PL_LEN(ns));
