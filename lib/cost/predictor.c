@@ -192,19 +192,28 @@ uint32_t pl_predictor_sample(const struct pl_predictor_asked *a, const struct pl
 	return a->bytes != PL_NONE && !isnan(of[a->bytes].ns) ? a->bytes : PL_NONE;
 }
 
-bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
-			 const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
-			 struct pl_kernel_time *t)
+#define NORMAL 1.645 /* half a 90 % interval in standard deviations */
+
+/*
+ * The time, and the standard error of its logarithm, NAN: the model has no interval. The error is
+ * that of the time with its launch: without the launch the lower end may be 0, which has no
+ * logarithm. What is left errs by as many ns, which are a larger share of it.
+ */
+static bool answer(const struct pl_predictor *p, uint32_t device,
+		   const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
+		   struct pl_kernel_time *t, double *error)
 {
-	double n, launch;
+	double n, launch, with;
 	uint32_t sample = pl_predictor_sample(a, of, &n);
 
 	*t = (struct pl_kernel_time){
 		.ns = NAN, .lo_ns = NAN, .hi_ns = NAN, .flag = PL_KERNEL_UNKNOWN, .part = PL_NONE
 	};
+	*error = NAN;
 	if (sample == PL_NONE)
 		return false;
 	*t = of[sample];
+	*error = log(t->hi_ns / t->lo_ns) / (2 * NORMAL);
 	t->ns *= n;
 	t->lo_ns *= n;
 	t->hi_ns *= n;
@@ -214,15 +223,28 @@ bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
 	launch = t->floor_ns - fmax(FLOOR_LEFT * t->floor_ns, n * KERNEL_NS);
 	/* an operation may be predicted to be shorter than most floors are */
 	launch = fmax(0, launch) * fmin(1, t->ns / t->floor_ns);
+	with = t->ns;
 	t->ns -= launch;
+	*error *= with / t->ns;
 	t->lo_ns = t->lo_ns < launch ? 0 : t->lo_ns - launch; /* NAN stays */
 	t->hi_ns -= launch;
 	return true;
 }
 
-int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
-		       struct pl_kernel_time *t, struct pl_err *err)
+bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
+			 const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
+			 struct pl_kernel_time *t)
 {
+	double error;
+
+	return answer(p, device, a, of, t, &error);
+}
+
+/* error: NULL, or as of answer(). */
+static int find_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
+		      struct pl_kernel_time *t, double *error, struct pl_err *err)
+{
+	double one;
 	struct pl_samples s = { 0 };
 	struct pl_kernel_time *of = NULL;
 	struct pl_predictor_asked *a = NULL;
@@ -234,12 +256,18 @@ int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_o
 	PL_TRY(pl_alloc(&of, s.n + 1, sizeof(*of), err));
 	PL_TRY(pl_kernel_apply(p->model, &s, s.v, s.n, of, err));
 	for (size_t i = 0; i < n; i++)
-		(void)pl_predictor_answer(p, op[i].device, &a[i], of, &t[i]);
+		(void)answer(p, op[i].device, &a[i], of, &t[i], error ? &error[i] : &one);
 out:
 	pl_samples_fini(&s);
 	pl_free(of);
 	pl_free(a);
 	return rc;
+}
+
+int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
+		       struct pl_kernel_time *t, struct pl_err *err)
+{
+	return find_times(p, op, n, t, NULL, err);
 }
 
 /* ---- what only moves -------------------------------------------------------------------------
@@ -280,7 +308,6 @@ double pl_predictor_move(const struct pl_predictor_moves *m, double bytes)
 
 /* ---- ratios ---------------------------------------------------------------------------------- */
 
-#define NORMAL 1.645 /* half a 90 % interval in standard deviations */
 /* Errors on two sizes whose logarithms differ by x have the correlation exp(-x / ALIKE). */
 #define ALIKE 2.0
 
@@ -289,21 +316,19 @@ static bool is_known(const struct pl_kernel_time *t)
 	return t->flag == PL_KERNEL_IN_RANGE;
 }
 
-/* The standard error of the logarithm. Without an interval the model says nothing of it. */
-static double error_of(const struct pl_kernel_time *t)
-{
-	return t->lo_ns > 0 && t->hi_ns > 0 ? log(t->hi_ns / t->lo_ns) / (2 * NORMAL)
-					    : PL_PREDICTOR_ERROR;
-}
-
 static struct pl_predictor_ratio ratio(const struct pl_kernel_time *now,
-				       const struct pl_kernel_time *then, double distance)
+				       const struct pl_kernel_time *then, double a, double b,
+				       double distance)
 {
 	struct pl_predictor_ratio r = { .factor = NAN, .error = NAN, .part = now->part };
-	double alike = exp(-distance / ALIKE), a = error_of(now), b = error_of(then);
+	double alike = exp(-distance / ALIKE);
 
 	if (!(now->ns > 0) || !(then->ns > 0) || (now->part != then->part && isfinite(distance)))
 		return r;
+	if (isnan(a)) /* without an interval the model says nothing of it */
+		a = PL_PREDICTOR_ERROR;
+	if (isnan(b))
+		b = PL_PREDICTOR_ERROR;
 	r.known = is_known(now) && is_known(then);
 	r.factor = then->ns / now->ns;
 	r.error = r.factor * sqrt(fmax(a * a + b * b - 2 * alike * a * b, 0));
@@ -316,15 +341,18 @@ int pl_predictor_ratios(const struct pl_predictor *p, const struct pl_predictor_
 			const struct pl_predictor_op *then, size_t n, double distance,
 			struct pl_predictor_ratio *r, struct pl_err *err)
 {
-	struct pl_kernel_time *t;
+	struct pl_kernel_time *t = NULL;
+	double *error = NULL;
 	int rc;
 
-	PL_CHECK(pl_alloc(&t, 2 * n + 1, sizeof(*t), err));
-	PL_TRY(pl_predictor_times(p, now, n, t, err));
-	PL_TRY(pl_predictor_times(p, then, n, t + n, err));
+	PL_TRY(pl_alloc(&t, 2 * n + 1, sizeof(*t), err));
+	PL_TRY(pl_alloc(&error, 2 * n + 1, sizeof(*error), err));
+	PL_TRY(find_times(p, now, n, t, error, err));
+	PL_TRY(find_times(p, then, n, t + n, error + n, err));
 	for (size_t i = 0; i < n; i++)
-		r[i] = ratio(&t[i], &t[n + i], fabs(distance));
+		r[i] = ratio(&t[i], &t[n + i], error[i], error[n + i], fabs(distance));
 out:
 	pl_free(t);
+	pl_free(error);
 	return rc;
 }

@@ -32,6 +32,13 @@ static const char two[] = "{\"Device\": \"Two\", \"Dev_Mem\": 16, \"Mem_Bw\": 10
 /* No member says that it is three times as slow. */
 static const char three[] = "{\"Device\": \"Three\", \"Dev_Mem\": 16, \"Mem_Bw\": 50, \"CPU\": 1,"
 			    " \"Num_Sm\": 1, \"SingleFLOPs\": 100, \"L2Cache\": 1}";
+/* These launch. */
+static const char gpu[] =
+	"{\"Mem_Bw\": 300, \"Num_Sm\": 58, \"SingleFLOPs\": 30300, \"L2Cache\": 4}";
+/* the last one is not measured */
+static const char *const gpus[] = { "gpu a", "gpu b", "gpu c", "gpu d" };
+
+#define GPUS ((int)PL_LEN(gpus))
 
 static uint64_t seed;
 
@@ -463,6 +470,68 @@ static void precision(const struct pl_predictor *p)
 	end_trace();
 }
 
+/* Devices whose times are spread by so much to both sides: the error of the ratio between one of
+ * them and another one, which was not measured, as a share of it. *low: where the interval on that
+ * one begins, ns. */
+static double error_of_small(double spread, double *low)
+{
+	const struct pl_kernel_fit_opts o = { .intervals = true };
+	struct pl_predictor_ratio r = { .error = NAN };
+	struct pl_predictor_op now = { .name = "add",
+				       .work = { .op = PL_OP_ELEMENTWISE,
+						 .type = PL_NONE,
+						 .dims = PL_NONE,
+						 .flops = -1,
+						 .bytes = -1,
+						 .name = PL_NONE },
+				       .dims = "[[2000], [2000]]",
+				       .type = PL_KERNEL_FLOAT32,
+				       .device = 3 },
+			       then = now;
+	struct pl_kernel_time t;
+	struct pl_kernel_model *m = NULL;
+	struct pl_predictor *p = NULL;
+	struct pl_err err = { 0 };
+
+	seed = 7;
+	samples = (struct pl_samples){ 0 };
+	for (int i = 0; i < SAMPLES; i++) {
+		struct pl_kernel k = { .family = PL_KERNEL_ELEMENTWISE,
+				       .dim = { pick(1000, 10000), 2, 1 } };
+		int d = i % (GPUS - 1);
+
+		add_sample("add", k, (uint32_t)(3 + d), 25000 * exp(spread * (d - 1)));
+	}
+	if (pl_kernel_fit(&samples, NULL, &o, &m, &err) < 0)
+		abort();
+	p = ask(m, 3);
+	then.device = 3 + GPUS - 1;
+	if (pl_predictor_times(p, &then, 1, &t, &err) < 0 ||
+	    pl_predictor_ratios(p, &now, &then, 1, INFINITY, &r, &err) < 0)
+		abort();
+	*low = t.lo_ns;
+	printf("# %.2f: %.0f to %.0f ns, an error of %.2f\n", spread, t.lo_ns, t.hi_ns,
+	       r.error / r.factor);
+	pl_predictor_free(p);
+	pl_kernel_model_free(m);
+	pl_samples_fini(&samples);
+	return r.error / r.factor;
+}
+
+/* Without its launch an interval may reach down to 0, which is no interval that is missing. */
+static void spreads(void)
+{
+	static const double by[] = { 0.05, 0.1, 0.2, 0.4, 0.8 };
+	double before = 0, error, low[PL_LEN(by)];
+
+	for (size_t i = 0; i < PL_LEN(by); i++) {
+		error = error_of_small(by[i], &low[i]);
+		ok(error > 1.2 * before, "spread by %.2f: a larger error than with less", by[i]);
+		before = error;
+	}
+	ok(low[0] > 0 && low[PL_LEN(by) - 1] == 0, "... also where the interval reaches 0");
+}
+
 int main(void)
 {
 	struct pl_kernel_model *m, *no_products, *open;
@@ -472,6 +541,9 @@ int main(void)
 	if (add(&sheets, "one", one, &err) < 0 || add(&sheets, "two", two, &err) < 0 ||
 	    add(&sheets, "three", three, &err) < 0)
 		return 1;
+	for (int i = 0; i < GPUS; i++)
+		if (add(&sheets, gpus[i], gpu, &err) < 0)
+			return 1;
 	m = learn(true, true);
 	no_products = learn(false, true);
 	open = learn(true, false);
@@ -483,6 +555,7 @@ int main(void)
 	intervals(open, p);
 	device(p);
 	precision(p);
+	spreads();
 	pl_predictor_free(p);
 	pl_kernel_model_free(m);
 	pl_kernel_model_free(no_products);
