@@ -86,13 +86,13 @@ static unsigned flag_of(const struct block *b, const struct tile_query *q, const
 {
 	bool out;
 
-	if (b->part->op == PL_NONE)
-		return PL_KERNEL_UNKNOWN;
 	out = look_outside(&b->bound, t->ns / t->floor_ns, t);
 	out |= look_outside(&b->work, pl_part_work(q->k), t);
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		out |= b->zero[i] ? outside(&b->dim[i], q->k->dim[i])
 				  : look_outside(&b->dim[i], q->k->dim[i], t);
+	if (b->part->op == PL_NONE) /* out of range or not: its interval grows */
+		return PL_KERNEL_UNKNOWN;
 	return out || outside(&b->bandwidth, q->d->bandwidth) ||
 			       outside(&b->rate, pl_part_rate(b->part, q->d, r))
 		       ? PL_KERNEL_EXTRAPOLATED

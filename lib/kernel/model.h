@@ -40,8 +40,8 @@ struct pl_kernel_time {
 	double ns, lo_ns, hi_ns; /* NAN: the operation is not known at all */
 	uint8_t flag;
 	bool few; /* flag UNKNOWN: it was measured, but too seldom for a part of its own */
-	/* flag EXTRAPOLATED: the logarithm of how many times its sizes are above or below those
-	 * that were measured; 0 and 0: not they */
+	/* the logarithm of how many times its sizes are above or below those that were measured, of
+	 * flag UNKNOWN in its family; 0 and 0: they are not */
 	double above, below;
 	uint32_t part; /* of the model: operations of one part err alike; PL_NONE: not known */
 	/* the parts of ns: the launch, the greater bound, and the learned factor of the bound */

@@ -74,6 +74,9 @@ static size_t find_far(const struct pl_kernel_model *m, const struct pl_interval
 				 .distance = above ? x->above : x->below,
 				 .error = log((double)t->v[i].ns / x->ns) };
 
+		/* too few are left for a part: the family's errors are others */
+		if (x->flag == PL_KERNEL_UNKNOWN)
+			continue;
 		if (!(f.distance > 0) || !isfinite(f.error) || f.part == m->n_parts)
 			continue;
 		f.inside =

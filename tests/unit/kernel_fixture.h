@@ -6,7 +6,7 @@
 #include "kernel/device.h"
 #include "tap.h"
 
-static void says(int rc, const struct pl_err *err, const char *text, const char *what)
+static inline void says(int rc, const struct pl_err *err, const char *text, const char *what)
 {
 	bool good = rc == PL_EDATA && err->code == PL_EDATA && strstr(err->msg, text);
 
