@@ -32,9 +32,9 @@ struct adapt {
 		double *v;
 		size_t n;
 	} * sorted;
-	double *room;	  /* of sorted[].v */
-	size_t parts[2];  /* [short]: parts that have measurements */
-	size_t all_parts; /* that have short or long ones */
+	double *room;	 /* of sorted[].v */
+	size_t parts[2]; /* [short]: parts that have measurements */
+	size_t ops[2];	 /* parts of operations: all of them, and those that have measurements */
 };
 
 static bool is_short(const struct adapt *a, size_t i)
@@ -188,14 +188,23 @@ static double median_error(const struct adapt *a, const struct sorted *g, size_t
 	return (g->v[low + (low >= gap)] + g->v[high + (high >= gap)]) / 2;
 }
 
+/* Measurements are of the part of a family only where an operation has none of its own, so parts of
+ * families are no operations that could have been measured, unless there are no others. */
 static void count_parts(struct adapt *a)
 {
+	bool families = true;
+
+	for (size_t i = 0; i < a->m->n_parts; i++)
+		families = families && a->m->part[i].op == PL_NONE;
 	for (size_t i = 0; i < a->m->n_parts; i++) {
 		bool has[2] = { a->sorted[2 * i].n > 0, a->sorted[2 * i + 1].n > 0 };
 
 		a->parts[0] += has[0];
 		a->parts[1] += has[1];
-		a->all_parts += has[0] || has[1];
+		if (!families && a->m->part[i].op == PL_NONE)
+			continue;
+		a->ops[0]++;
+		a->ops[1] += has[0] || has[1];
 	}
 }
 
@@ -225,8 +234,8 @@ static void set_parts(struct adapt *a)
 	}
 }
 
-/* What each sample would be off if it had not been there. Where most parts were not measured, their
- * errors are those of a device that was not. */
+/* What each sample would be off if it had not been there. Where most operations were not measured,
+ * their errors are those of a device that was not. */
 static void find_interval(struct adapt *a)
 {
 	const struct quantiles other =
@@ -242,7 +251,7 @@ static void find_interval(struct adapt *a)
 	if (n < ADAPT_ENOUGH)
 		return;
 	*q = pl_interval_quantiles(left, n);
-	if (2 * a->all_parts < a->m->n_parts)
+	if (2 * a->ops[1] < a->ops[0])
 		pl_interval_widen(q, &other);
 }
 

@@ -176,6 +176,12 @@ void pl_interval_widen(struct quantiles *to, const struct quantiles *q)
 	to->n += q->n;
 }
 
+void pl_interval_combine(struct quantiles *to, const struct quantiles *q)
+{
+	to->low = -hypot(fmin(to->low, 0), fmin(q->low, 0));
+	to->high = hypot(fmax(to->high, 0), fmax(q->high, 0));
+}
+
 /* Add to the spreads of all parts what one fold shows, and forget its errors. */
 static int end_fold(struct pl_kernel_model *m, struct errors *e, bool shapes, struct pl_err *err)
 {
@@ -283,6 +289,10 @@ struct quantiles pl_interval_of_shapes(const struct pl_kernel_model *m, const st
  * Of a device that was only adapted to, the errors that the adaptation left count. The training may
  * have seen the rows that it was adapted with: then these errors are those of rows that the trees
  * know, which are too small. So of a device that the training knows the wider ends count.
+ *
+ * The adaptation has hardly measured what the part of a family predicts, though it changes its
+ * level. There the errors of an operation that was not measured count, together with those that the
+ * adaptation left.
  */
 static struct quantiles of_device(const struct pl_kernel_model *m, const struct part *p,
 				  uint32_t device, unsigned bin)
@@ -290,12 +300,18 @@ static struct quantiles of_device(const struct pl_kernel_model *m, const struct 
 	const struct quantiles *adapted = &m->adapted[device];
 	struct quantiles q;
 
-	if (!m->trained_on || !m->trained_on[device])
+	if (m->trained_on && m->trained_on[device]) {
+		size_t at = (size_t)(p - m->part) * m->devices.n + device;
+
+		q = of_training(m, p, !isnan(m->trained[at].floor), bin);
+		if (q.n >= LEAST && p->op != PL_NONE)
+			pl_interval_widen(&q, adapted);
+		return q;
+	}
+	if (p->op != PL_NONE)
 		return *adapted;
-	q = of_training(
-		m, p, !isnan(m->trained[(size_t)(p - m->part) * m->devices.n + device].floor), bin);
-	if (q.n >= LEAST)
-		pl_interval_widen(&q, adapted);
+	q = of_training(m, p, true, bin);
+	pl_interval_combine(&q, adapted);
 	return q;
 }
 
@@ -303,8 +319,7 @@ void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, u
 			unsigned bin, double *low, double *high)
 {
 	bool known = device != PL_NONE, adapted = known && m->adapted && m->adapted[device].n;
-	struct quantiles q = p->op != PL_NONE && adapted ? of_device(m, p, device, bin)
-							 : of_training(m, p, known, bin);
+	struct quantiles q = adapted ? of_device(m, p, device, bin) : of_training(m, p, known, bin);
 
 	*low = *high = NAN;
 	if (!m->intervals || q.n < LEAST)

@@ -210,6 +210,8 @@ struct quantiles pl_interval_quantiles(double *error, size_t n);
 struct quantiles pl_interval_of_others(const struct quantiles *shapes);
 /* *to holds what both hold; a `q` of no errors changes nothing. */
 void pl_interval_widen(struct quantiles *to, const struct quantiles *q);
+/* *to reaches as far as errors of both kinds together, if they are independent. */
+void pl_interval_combine(struct quantiles *to, const struct quantiles *q);
 /* The interval of a time that the part predicts, by that time; NAN: there is none.
  * bin: of the time. device: of the model, PL_NONE: it was not measured. */
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,

@@ -182,13 +182,6 @@ static int ends_of(const struct ends *e, struct quantiles *to, struct pl_err *er
 	return 0;
 }
 
-/* As far as errors of operation and device reach together, if they are independent. */
-static void add_ends(struct quantiles *to, const struct quantiles *q)
-{
-	to->low = -hypot(fmin(to->low, 0), fmin(q->low, 0));
-	to->high = hypot(fmax(to->high, 0), fmax(q->high, 0));
-}
-
 static void reach(struct quantiles *to, const struct quantiles *q)
 {
 	to->low = fmin(to->low, q->low);
@@ -230,8 +223,8 @@ static int set_part(struct finder *f, size_t i, struct pl_err *err)
 	p->other = p->known;
 	for (int b = 0; b < BINS; b++)
 		if (p->other.bin[b].n)
-			add_ends(&p->other.bin[b], &device);
-	add_ends(&p->other.all, &device);
+			pl_interval_combine(&p->other.bin[b], &device);
+	pl_interval_combine(&p->other.all, &device);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Intervals of cost models: of operations that were not measured, and outside the
- * measured sizes.
+ * Intervals of cost models: of operations that were not measured, outside the measured sizes and on
+ * a device that the model was adapted to.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -55,8 +55,69 @@ static void test_far(void)
 	end(&b);
 }
 
+/* ---- a device that was adapted to ------------------------------------------------------------ */
+
+/* Another device of alpha's speed, that takes a fifth longer. */
+static const char other[] = "{\"Device\": \"Other\", \"Mem_Bw\": 300, \"Num_Sm\": 58,"
+			    " \"SingleFLOPs\": 30300}";
+
+/* n measurements there, of the first operations in turn. */
+static void adapt(struct bench *b, const struct pl_devices *there, size_t n_ops, int n)
+{
+	struct pl_samples s = { 0 };
+	struct pl_err err = { 0 };
+
+	for (int i = 0; i < n; i++) {
+		struct pl_kernel k = moved(pick(b, 1000, 3e7), PL_KERNEL_FLOAT32);
+		double ns = 1.2 * (8000 + pl_kernel_work(&k).bytes / 300 * 1.2);
+		const struct pl_measure m = { .k = k,
+					      .known = true,
+					      .op = ops[(size_t)i % n_ops],
+					      .model = "",
+					      .device = 0,
+					      .ns = ns };
+
+		if (pl_samples_add(&s, &m, there, &err) < 0)
+			abort();
+	}
+	ok(pl_kernel_adapt(b->m, &s, &err) == 0, "adapted to %d measurements of %zu operations", n,
+	   n_ops);
+	pl_samples_fini(&s);
+}
+
+/* What was not measured there keeps the interval of what was not measured. */
+static void test_adapted(void)
+{
+	struct pl_devices there = { .n = 0 };
+	struct pl_err err = { 0 };
+	double before, of_add, of_never;
+	struct bench b;
+
+	if (add(&there, "other", other, &err) < 0)
+		abort();
+	learn_family(&b);
+	before = width(&b, NEVER, 1e6, &there);
+	adapt(&b, &there, 1, 1);
+	ok(width(&b, NEVER, 1e6, &there) > 0.98 * before,
+	   "one measurement of another operation says nothing of it");
+	ok(width(&b, "seldom", 1e6, &there) > 0.98 * before, "... nor of one that has no part");
+	adapt(&b, &there, MEASURED / 2 - 1, 40);
+	of_add = width(&b, "add", 1e6, &there);
+	adapt(&b, &there, MEASURED / 2, 40);
+	ok(width(&b, "add", 1e6, &there) < 0.95 * of_add,
+	   "half of the operations show how wrong the others are");
+	adapt(&b, &there, MEASURED, 120);
+	of_add = width(&b, "add", 1e6, &there);
+	of_never = width(&b, NEVER, 1e6, &there);
+	ok(of_never > 1.2 * of_add, "what was never measured is less sure than the others");
+	ok(of_never < 0.98 * before, "... but surer than without the adaptation");
+	pl_device_fini(&there);
+	end(&b);
+}
+
 int main(void)
 {
+	test_adapted();
 	test_far();
 	return done_testing();
 }
