@@ -104,29 +104,27 @@ static int leave_out(struct finder *f, size_t part, pl_id op, struct pl_err *err
 	return rc < 0 ? rc : add_errors(f, part, n, err);
 }
 
+/* Those that have enough measurements to show something. */
 static int leave_out_each(struct finder *f, size_t part, struct pl_err *err)
 {
-	size_t n = 0, every;
-	bool *there;
+	size_t n = 0, every, *rows;
 	int rc;
 
-	PL_CHECK(pl_alloc(&there, f->s->op.n + 1, sizeof(*there), err));
+	PL_CHECK(pl_alloc(&rows, f->s->op.n + 1, sizeof(*rows), err));
 	for (size_t i = 0; i < f->s->n; i++) {
 		const struct pl_sample *x = &f->s->v[i];
 
-		if ((f->use && !f->use[i]) || !is_of(x, &f->m->part[part]) || there[x->k.op])
-			continue;
-		there[x->k.op] = true;
-		n++;
+		if ((!f->use || f->use[i]) && is_of(x, &f->m->part[part]))
+			n += ++rows[x->k.op] == SHOWS;
 	}
-	every = n > 1 ? (n + MOST - 1) / MOST : 0;
+	every = (n + MOST - 1) / MOST;
 	n = 0;
 	for (pl_id op = 0; op < f->s->op.n; op++)
-		if (every && there[op] && n++ % every == 0)
+		if (rows[op] >= SHOWS && n++ % every == 0)
 			PL_TRY(leave_out(f, part, op, err));
 	rc = 0;
 out:
-	pl_free(there);
+	pl_free(rows);
 	return rc;
 }
 

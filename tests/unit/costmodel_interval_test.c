@@ -55,6 +55,37 @@ static void test_far(void)
 	end(&b);
 }
 
+/* ---- operations of unlike many measurements -------------------------------------------------- */
+
+/* Every second operation has too few measurements to show how an operation errs: in the order in
+ * which they occur, those are first (0), or second. */
+static double width_of_many(int first)
+{
+	struct bench b;
+	double w;
+
+	begin(&b);
+	for (int i = 0; i < 48; i++) {
+		char op[16];
+
+		snprintf(op, sizeof(op), "op%d", i);
+		move(&b, op, PL_KERNEL_FLOAT32, 1 + 0.01 * i, i % 2 == first ? 5 : 26);
+	}
+	if (!learn(&b, true))
+		abort();
+	w = width(&b, NEVER, 1e6, &b.sheets);
+	end(&b);
+	return w;
+}
+
+static void test_many(void)
+{
+	double w[2] = { width_of_many(0), width_of_many(1) };
+
+	ok(w[0] < 3 && w[1] < 3, "24 of 48 operations show how one errs, which is no guess of a "
+				 "factor of three");
+}
+
 /* ---- a device that was adapted to ------------------------------------------------------------ */
 
 /* Another device of alpha's speed, that takes a fifth longer. */
@@ -117,6 +148,7 @@ static void test_adapted(void)
 
 int main(void)
 {
+	test_many();
 	test_adapted();
 	test_far();
 	return done_testing();
