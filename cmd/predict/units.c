@@ -5,6 +5,8 @@
  * ratios are alike for most operations and sizes, so latencies in another unit stand apart by a
  * factor of 1000 or a million: all of a table or of a device, all of an operation, or a part of
  * them. Slow measurements also stand apart, but by other factors, and with others between them.
+ * Links are up to 10,000 times as fast as others, and no data sheet says how fast they are, so
+ * communication has no such ratios.
  */
 #include <math.h>
 
@@ -49,7 +51,8 @@ static double allowed(const struct pl_samples *s, const struct pl_sample *x)
 	struct pl_rates r;
 
 	pl_feature_rates_init(&r);
-	if (!x->known || x->k.family == PL_KERNEL_OTHER || !(x->ns > 0))
+	if (!x->known || x->k.family == PL_KERNEL_OTHER || pl_kernel_is_comm(x->k.family) ||
+	    !(x->ns > 0))
 		return NAN;
 	pl_kernel_features(&x->k, d, &r, (struct pl_tile){ 0 }, &p, features);
 	return (d->cpu > 0 ? CALL_NS : LAUNCH_NS) + fmax(p.compute_ns, p.memory_ns);

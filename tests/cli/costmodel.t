@@ -410,6 +410,13 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	status 0 "one slow measurement is no other unit" p $train bad.csv
 	spoilt 100 'NR % 9 < 3'
 	status 0 "a third that is 100 times as slow is none" p $train bad.csv
+	# 0.1 to 133 GB/s are no other unit
+	mkdir one
+	for rate in 0.1 133; do
+		awk -v rate="$rate" 'BEGIN { print "time_stats.all_reduce.median,size,num_workers,devices_per_node"
+			for (i = 0; i < 70; i++) { n = int(1e6 * exp(i / 10)); printf "%.6f,%d,4,4\n", (20000 + n / rate) / 1e6, n } }' >one/all_reduce.csv
+		status 0 "collectives at $rate GB/s" p --train --schema=vidur --no-intervals -o links.model one/all_reduce.csv
+	done
 	: >bad.csv
 	refused "an empty table" 3 'bad.csv: the table is empty' $train bad.csv
 	sed 1q one.csv >bad.csv
