@@ -347,13 +347,13 @@ static int adapt(struct models *m, struct pl_out *out, struct pl_err *err)
 			       c->target ? "--target" : "--discrepancy", c->model));
 	PL_TRY(pl_tprog_adapt(m->model, &m->set, &o, err));
 	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &after, err));
-	if (m->set.n < PL_TPROG_ADAPT_INTERVALS && !isnan(m->t[0].lo_ns))
+	if (m->set.n < PL_TPROG_INTERVALS && !isnan(m->t[0].lo_ns))
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "%s%s %zu program%s of %s; fewer than %d do not show how wrong the adapted "
 		       "model is, so its intervals may hold less than nine of ten",
 		       c->adapt.v[0], c->adapt.n > 1 ? " and the others have" : " has", m->set.n,
 		       m->set.n == 1 ? "" : "s", pl_tprog_model_device(m->model),
-		       PL_TPROG_ADAPT_INTERVALS);
+		       PL_TPROG_INTERVALS);
 	if (!isnan(before))
 		pl_say(&c->c.log, PL_LOG_NOTE,
 		       "discrepancy of the latent vectors from those of the source: %.3g before, "

@@ -185,7 +185,7 @@ static int find_held_out(struct adaptation *a, struct pl_err *err)
 	double *v;
 	int rc = 0;
 
-	if (n < 2 || !m->errors[m->ops.n].n)
+	if (n < 2 || m->errors[m->ops.n].n < PL_TPROG_INTERVALS)
 		return 0;
 	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (unsigned k = 0; k < PARTS && k < n && rc >= 0; k++)

@@ -97,7 +97,10 @@ int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o
 		 struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
 void pl_tprog_model_free(struct pl_tprog_model *m); /* NULL is fine */
 const char *pl_tprog_model_device(const struct pl_tprog_model *m);
-/* t: (s->n). The network has room for one batch, so one thread at a time may use the model. */
+/* So many errors show their middle 90 %. */
+#define PL_TPROG_INTERVALS 19
+/* t: (s->n); of a model that was calibrated with fewer errors than INTERVALS, without intervals.
+ * The network has room for one batch, so one thread at a time may use the model. */
 int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
 		   struct pl_err *err) PL_MUST;
 /*
@@ -106,11 +109,10 @@ int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
  * from them; meanwhile the central moments of the latent vectors of the target's programs are held
  * to those of the programs that it learned from (learn/moments.h). From ADAPT_TREES programs on,
  * further trees learn what those of the model have left. The programs are left out of it in turn,
- * and the errors on them widen the intervals. With fewer than ADAPT_INTERVALS programs these may
+ * and the errors on them widen the intervals. With fewer than INTERVALS programs these may
  * hold less than nine of ten.
  */
-#define PL_TPROG_ADAPT_TREES	 50
-#define PL_TPROG_ADAPT_INTERVALS 19
+#define PL_TPROG_ADAPT_TREES 50
 struct pl_tprog_adapt_opts {
 	const struct pl_tprog_set *target; /* its programs, whether measured or not; NULL: only s */
 	double discrepancy;		   /* weight of that of the moments; 0: they may move */

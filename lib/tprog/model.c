@@ -286,8 +286,8 @@ static struct pl_tprog_time time_of(const struct pl_tprog_row *r, double y,
 	const struct pl_tprog_errors *e = op->n >= ENOUGH ? op : all;
 	double ns = exp(y + op->offset) * r->work;
 
-	if (!e->n)
-		return (struct pl_tprog_time){ ns, NAN, NAN, true };
+	if (e->n < PL_TPROG_INTERVALS) /* without any errors, the shift is 0 */
+		return (struct pl_tprog_time){ ns * exp(e->shift), NAN, NAN, true };
 	return (struct pl_tprog_time){ ns * exp(e->shift), ns * exp(e->low), ns * exp(e->high),
 				       true };
 }

@@ -89,6 +89,14 @@ status 0 "... and to 19" "$BIN/predict" --schema=tprog --adapt nineteen.tprog -m
 check "... does not" test ! -s "$TMP/err"
 status 0 "what is in it" "$BIN/predict" few.model
 holds "$TMP/out" 'Errors on the 19 programs of the adaptation, left out in turn: 5 % are below' "... errors of the adaptation"
+# programs of two networks in turn
+for n in 18 19; do
+	awk -v most=$n '/^program/ { n++; sub(/model=[^ ]*/, "model=n" n % 2) } n <= most' small.tprog >some.tprog
+	"$BIN/predict" -q --train --schema=tprog some.tprog -o some.model
+	"$BIN/predict" -m some.model some.tprog >some.$n
+done
+check "18 errors show no interval" awk -F , 'NR > 1 && ($5 == "" || $6 != "" || $7 != "") { exit 1 } END { exit NR != 19 }' some.18
+check "... but 19 do" awk -F , 'NR > 1 && !($6 <= $5 && $5 <= $7 && $6 < $7) { exit 1 } END { exit NR != 20 }' some.19
 cat small.tprog >both.tprog
 sed 1d slow.tprog >>both.tprog
 status 3 "a model of two devices" "$BIN/predict" --train --schema=tprog both.tprog -o none.model
