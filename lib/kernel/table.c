@@ -194,20 +194,39 @@ static size_t first_variable(const struct reader *r)
 	return r->n_columns + r->n_texts;
 }
 
+static uint32_t find_variable(const struct reader *r, const char *name)
+{
+	for (size_t i = 0; i < r->n_variables; i++)
+		if (!strcmp(r->variable[i], name))
+			return (uint32_t)(first_variable(r) + i);
+	return PL_NONE;
+}
+
+/* Why the variable cannot be known: a statement that might set it lacks a column, and none behind
+ * that sets it in any case. NULL: it can. */
+static const struct pl_err *lack_of(const struct reader *r, const char *name)
+{
+	const struct pl_err *why = NULL;
+
+	for (size_t i = 0; i < r->s->n_lets; i++) {
+		const struct let *x = &r->let[i];
+
+		if (strcmp(r->s->let[i].name, name) == 0 &&
+		    (x->why.code || (x->e && !r->s->let[i].when)))
+			why = x->why.code ? &x->why : NULL;
+	}
+	return why;
+}
+
 /* Variables hide texts, which hide columns. */
 static uint32_t find_value(void *arg, const char *name)
 {
 	struct reader *r = arg;
+	uint32_t variable = find_variable(r, name);
 
-	r->lacks = NULL;
-	for (size_t i = 0; i < r->n_variables; i++)
-		if (!strcmp(r->variable[i], name))
-			return (uint32_t)(first_variable(r) + i);
-	for (size_t i = 0; i < r->s->n_lets && !r->lacks; i++)
-		if (r->let[i].why.code && !strcmp(r->s->let[i].name, name))
-			r->lacks = &r->let[i].why;
-	if (r->lacks) /* not a column of that name */
-		return PL_NONE;
+	r->lacks = lack_of(r, name);
+	if (r->lacks || variable != PL_NONE) /* not a column of that name */
+		return r->lacks ? PL_NONE : variable;
 	for (size_t i = 0; i < r->n_texts; i++)
 		if (!strcmp(r->text[i].name, name))
 			return (uint32_t)(r->n_columns + i);
@@ -252,6 +271,8 @@ static int compile_when(struct reader *r, const char *when, struct condition *c,
 	c->value = find_value(r, name);
 	if (c->value < r->n_columns)
 		r->used[c->value] = true;
+	if (c->value == PL_NONE && r->lacks)
+		return pl_fail_as(err, r->lacks);
 	return c->value != PL_NONE
 		       ? 0
 		       : pl_fail(err, PL_EDATA, "\"%.100s\": there is no column or variable \"%s\"",
@@ -271,8 +292,8 @@ static int compile_lets(struct reader *r)
 			return pl_fail_as(r->err, &x->why);
 		if (rc < 0) /* an operation that needs it says so */
 			continue;
-		x->to = find_value(r, l->name);
-		if (x->to == PL_NONE || x->to < first_variable(r)) {
+		x->to = find_variable(r, l->name);
+		if (x->to == PL_NONE) {
 			char *name = pl_arena_dup(&r->arena, l->name, strlen(l->name));
 
 			if (!name)

@@ -311,6 +311,52 @@ static void test_long_errors(void)
 	refuses(long_schema, "t.csv", LONG "mm,a40,1\n", plain, "line 2: 3 cells", "not measured");
 }
 
+/* A variable that several statements may set: the last one counts whose condition is true, and
+ * nobody knows that of a condition without its column. */
+static void test_lets(void)
+{
+	static const char schema[] = HEAD "latency t unit=us\n"
+					  "operation op\n"
+					  "device column=dev\n"
+					  "let w 100\n"
+					  "let w width when=wide\n"
+					  "op x family=elementwise elements=w*n\n"
+					  "op y family=elementwise elements=n\n";
+	static const char always[] = HEAD "latency t unit=us\n"
+					  "operation op\n"
+					  "device column=dev\n"
+					  "let w width when=wide\n"
+					  "let w 100\n"
+					  "op x family=elementwise elements=w*n\n";
+	static const char word[] = HEAD "latency t unit=us\n"
+					"operation op\n"
+					"device column=dev\n"
+					"let w 1\n"
+					"let w width when=wide\n"
+					"op x family=elementwise elements=n when=w=1\n";
+	const struct pl_measure_opts plain = { 0 };
+
+	reads(schema, "t.csv", "op,dev,n,width,wide\nx,a40,3,50,1\nx,a40,3,50,0\n", plain,
+	      "x on a40: float32 elementwise 150 1 1 0 = nan (2, 1, 0)\n"
+	      "x on a40: float32 elementwise 300 1 1 0 = nan (3, 2, 0)\n",
+	      "", "the last statement whose condition is true");
+	refuses(schema, "t.csv", "op,dev,n,width\nx,a40,3,50\n", plain,
+		"operation \"x\": there is no column or variable \"wide\"",
+		"a condition whose column the table lacks");
+	refuses(schema, "t.csv", "op,dev,n,wide\nx,a40,3,1\n", plain,
+		"operation \"x\": there is no column or variable \"width\"",
+		"a value whose column it lacks");
+	refuses(word, "t.csv", "op,dev,n,width\nx,a40,3,50\n", plain,
+		"operation \"x\": there is no column or variable \"wide\"",
+		"... in a condition of a word");
+	reads(schema, "t.csv", "op,dev,n\ny,a40,3\n", plain,
+	      "y on a40: float32 elementwise 3 1 1 0 = nan (2, 1, 0)\n", "",
+	      "an operation that does not need it may occur");
+	reads(always, "t.csv", "op,dev,n\nx,a40,3\n", plain,
+	      "x on a40: float32 elementwise 300 1 1 0 = nan (2, 1, 0)\n", "",
+	      "a statement behind that always counts");
+}
+
 static void test_wide(void)
 {
 	static const char schema[] = HEAD "latency t.*.ms\n"
@@ -488,6 +534,7 @@ int main(void)
 	test_schema();
 	test_long();
 	test_long_errors();
+	test_lets();
 	test_wide();
 	test_names();
 	test_built_in();
