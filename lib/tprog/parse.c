@@ -207,6 +207,17 @@ static const char *take_name(struct pl_tprog_reader *r, const char *of)
 	return keep(r, s, n);
 }
 
+/* A decimal number, which ends at *end; if there is none, that is where the reader is. */
+static double peek_number(const struct pl_tprog_reader *r, char **end)
+{
+	double v = strtod(r->s, end);
+
+	for (const char *c = r->s; c < *end; c++)
+		if (!strchr("+-.0123456789eE", *c)) /* "0x1p-1", "nan" */
+			*end = (char *)r->s;
+	return *end == r->s ? 0 : v;
+}
+
 static int64_t take_size(struct pl_tprog_reader *r, const char *of)
 {
 	char *end;
@@ -372,7 +383,7 @@ static uint32_t parse_operand(struct pl_tprog_reader *r)
 	}
 	if (isalpha((unsigned char)*r->s) || *r->s == '_')
 		return take_name_value(r);
-	e.number = strtod(r->s, &end);
+	e.number = peek_number(r, &end);
 	if (end == r->s || !(e.number > -1e300 && e.number < 1e300)) {
 		bad(r, "a number, a loop or a buffer should be here");
 		return 0;
@@ -541,12 +552,12 @@ static void parse_measured(struct pl_tprog_reader *r)
 	char *end;
 
 	skip_blanks(r);
-	m.median = strtod(r->s, &end);
+	m.median = peek_number(r, &end);
 	if (end == r->s || !(m.median > 0 && m.median < 1e15))
 		bad(r, "a time in ns should be here, above 0 and below 1e15");
 	else
 		r->s = end;
-	m.least = take(r, "least=") ? strtod(r->s, &end) : m.median;
+	m.least = take(r, "least=") ? peek_number(r, &end) : m.median;
 	r->s = end;
 	m.runs = take(r, "runs=") ? take_size(r, "a number of runs") : 1;
 	if (!(m.least > 0 && m.least <= m.median))

@@ -1,5 +1,5 @@
 /* Tensor programs as text, and as functions in C. */
-#include <math.h>
+#include <stdlib.h>
 
 #include "tprog/internal.h"
 
@@ -55,45 +55,21 @@ void pl_tprog_put_buffer_name(const struct pl_tprog *p, uint32_t buffer, struct 
 	pl_write_format(w, "_%u", buffer); /* an inner one may have the name of an outer one */
 }
 
+/* As many digits as it takes to read the same number back, and a point or a power: without both it
+ * would be a whole number, which C divides otherwise. */
 static void put_number(const struct pl_tprog_expr *e, bool c, struct pl_writer *w)
 {
-	if (e->integer)
+	char text[40];
+	int digits = 9;
+
+	if (e->integer) {
 		pl_write_format(w, "%lld", (long long)e->number);
-	else
-		pl_write_format(w,
-				fmod(e->number, 1) == 0 && fabs(e->number) < 1e15 ? "%.1f" : "%.9g",
-				e->number);
-	if (!e->integer && c)
-		pl_write_text(w, "f");
-}
-
-static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e,
-		       const struct pl_tprog_c *c, struct pl_writer *w)
-{
-	static const char *const function[PL_TPROG_EXPRS_] = {
-		[PL_TPROG_MAX] = "fmaxf", [PL_TPROG_MIN] = "fminf",  [PL_TPROG_EXP] = "expf",
-		[PL_TPROG_LOG] = "logf",  [PL_TPROG_SQRT] = "sqrtf", [PL_TPROG_TANH] = "tanhf",
-		[PL_TPROG_ERF] = "erff",
-	};
-	const char *word = e->op == PL_TPROG_MAX ? ">" : "<";
-
-	if (e->op == PL_TPROG_SELECT || e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN) {
-		pl_write_text(w, "(");
-		pl_tprog_put_expr(p, p->arg[e->arg], c, w);
-		if (e->op != PL_TPROG_SELECT) {
-			pl_write_format(w, " %s ", word);
-			pl_tprog_put_expr(p, p->arg[e->arg + 1], c, w);
-		}
-		pl_write_text(w, " ? ");
-		pl_tprog_put_expr(p, p->arg[e->arg + (e->op == PL_TPROG_SELECT)], c, w);
-		pl_write_text(w, " : ");
-		pl_tprog_put_expr(p, p->arg[e->arg + e->n_args - 1], c, w);
-		pl_write_text(w, ")");
 		return;
 	}
-	pl_write_format(w, "%s(", function[e->op]);
-	put_list(p, e->arg, e->n_args, c, w);
-	pl_write_text(w, ")");
+	do
+		snprintf(text, sizeof(text), "%.*g", digits, e->number);
+	while (strtod(text, NULL) != e->number && digits++ < 17);
+	pl_write_format(w, "%s%s%s", text, strpbrk(text, ".e") ? "" : ".0", c ? "f" : "");
 }
 
 /* Operands that do not bind closer have parentheses. */
@@ -108,14 +84,46 @@ static void put_operand(const struct pl_tprog *p, uint32_t expr, int binds,
 	pl_write_text(w, open ? ")" : "");
 }
 
+static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e,
+		       const struct pl_tprog_c *c, struct pl_writer *w)
+{
+	static const char *const function[PL_TPROG_EXPRS_] = {
+		[PL_TPROG_MAX] = "fmaxf", [PL_TPROG_MIN] = "fminf",  [PL_TPROG_EXP] = "expf",
+		[PL_TPROG_LOG] = "logf",  [PL_TPROG_SQRT] = "sqrtf", [PL_TPROG_TANH] = "tanhf",
+		[PL_TPROG_ERF] = "erff",
+	};
+	const char *word = e->op == PL_TPROG_MAX ? ">" : "<";
+	int binds = e->op == PL_TPROG_SELECT ? 0 : pl_tprog_binds(PL_TPROG_LESS);
+
+	if (e->op == PL_TPROG_SELECT || e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN) {
+		pl_write_text(w, "(");
+		put_operand(p, p->arg[e->arg], binds, c, w);
+		if (e->op != PL_TPROG_SELECT) {
+			pl_write_format(w, " %s ", word);
+			put_operand(p, p->arg[e->arg + 1], binds, c, w);
+		}
+		pl_write_text(w, " ? ");
+		pl_tprog_put_expr(p, p->arg[e->arg + (e->op == PL_TPROG_SELECT)], c, w);
+		pl_write_text(w, " : ");
+		pl_tprog_put_expr(p, p->arg[e->arg + e->n_args - 1], c, w);
+		pl_write_text(w, ")");
+		return;
+	}
+	pl_write_format(w, "%s(", function[e->op]);
+	put_list(p, e->arg, e->n_args, c, w);
+	pl_write_text(w, ")");
+}
+
 void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, const struct pl_tprog_c *c,
 		       struct pl_writer *w)
 {
 	const struct pl_tprog_expr *e = &p->expr[expr];
 	int binds = pl_tprog_binds(e->op);
+	/* < and == go from left to right here, while in C < binds closer */
+	int left = binds - !(c && binds == pl_tprog_binds(PL_TPROG_LESS));
 
 	if (binds) {
-		put_operand(p, p->arg[e->arg], binds - 1, c, w);
+		put_operand(p, p->arg[e->arg], left, c, w);
 		pl_write_format(w, " %s ", pl_tprog_expr_word[e->op]);
 		put_operand(p, p->arg[e->arg + 1], binds, c, w);
 	} else if (e->op == PL_TPROG_NUMBER) {

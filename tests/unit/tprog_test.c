@@ -2,6 +2,7 @@
  * Tensor programs: text, errors, generated programs against formulas, the vectors of leaves.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "tap.h"
 #include "tprog/internal.h"
@@ -133,6 +134,12 @@ static void test_errors(void)
 		{ HEAD "program a\nbuffer A float32 2\nA[i] = 1.0\n", "there is no loop \"i\"" },
 		{ HEAD "program a\nbuffer A float32 2\nA[0, 1] = 1.0\n", "\"]\" should be here" },
 		{ HEAD "program a\nbuffer A float32 2\nA[0.5] = 1.0\n", "an index is of loops" },
+		{ HEAD "program a\nbuffer A float32 2\nA[0x1p-1] = 1.0\n",
+		  "line 4, column 3: a number, a loop or a buffer" },
+		{ HEAD "program a\nbuffer A float32 2\nA[0] = 0x10\n",
+		  "line 4, column 8: a number, a loop or a buffer" },
+		{ HEAD "program a\nbuffer A float32 2\nA[0] = 1.0\nmeasured d 0x10\n",
+		  "a time in ns" },
 		{ HEAD "program a\nbuffer A float32 2\nA[0] 1.0\n", "\"=\" should be here" },
 		{ HEAD "program a\nbuffer A float32 2\nA[0] = \n", "a number, a loop or a buffer" },
 		{ HEAD "program a\nbuffer A float32 2\nA[0] = sin(1.0)\n", "no function \"sin\"" },
@@ -157,6 +164,59 @@ static void test_errors(void)
 			printf("# %d \"%s\"\n", rc, err.msg);
 		pl_tprog_fini(&p);
 	}
+}
+
+/* An expression of a program is written as it was read, and the other one in C. */
+static void written(const char *text, const char *in_c)
+{
+	struct pl_tprog p = { .name = NULL }, again = { .name = NULL };
+	struct pl_err err = { 0 };
+	char whole[256], *once, *twice;
+	struct pl_buf b = { 0 };
+	struct pl_writer w;
+	struct pl_out *out = pl_out_open_buf(&b, &err);
+
+	snprintf(whole, sizeof(whole),
+		 HEAD "program a\nbuffer A float32 64\nfor i 8\n  for j 8\n    A[i] = %s\n"
+		      "  end\nend\n",
+		 text);
+	if (!ok(read_text(whole, &p, &err) == 1, "%s %s", text, err.msg))
+		return;
+	once = text_of(&p);
+	ok(strstr(once, text) && read_text(once, &again, &err) == 1, "... is written, and read");
+	twice = text_of(&again);
+	is_str(twice, once, "... the same again");
+	for (size_t i = 0; i < p.n_exprs && i < again.n_exprs; i++)
+		if (p.expr[i].number != again.expr[i].number ||
+		    p.expr[i].integer != again.expr[i].integer)
+			ok(false, "... with the same numbers");
+	pl_write_init(&w, out, 0);
+	pl_tprog_write_c(&p, "f", &w);
+	ok(pl_write_end(&w, &err) == 0 && pl_buf_put(&b, "", 1, &err) == 0 &&
+		   strstr((const char *)b.p, in_c),
+	   "... in C: %s", in_c);
+	pl_write_fini(&w);
+	if (pl_out_close(out, &err) < 0)
+		abort();
+	pl_buf_fini(&b);
+	pl_free(once);
+	pl_free(twice);
+	pl_tprog_fini(&p);
+	pl_tprog_fini(&again);
+}
+
+static void test_exact(void)
+{
+	written("123456789.5", " = 123456789.5f;");
+	written("A[j] / 3.0", "] / 3.0f;");
+	written("0.1", " = 0.1f;");
+	written("0.30000000000000004", " = 0.30000000000000004f;");
+	written("1e+299", " = 1e+299f;");
+	written("123456789012.0", " = 123456789012.0f;");
+	written("select(i == j < 4, 1.0, 0.0)", " = ((i_i_0 == i_j_1) < 4 ? 1.0f : 0.0f);");
+	written("select(i < 4 & j == 2, 1.0, 0.0)", " = (i_i_0 < 4 & i_j_1 == 2 ? 1.0f : 0.0f);");
+	written("A[max(i, j < 4)]", "(i_i_0 > (i_j_1 < 4) ? i_i_0 : i_j_1 < 4)");
+	written("A[min(i == 2, j + 1)]", "((i_i_0 == 2) < i_j_1 + 1 ? i_i_0 == 2 : i_j_1 + 1)");
 }
 
 /* ---- programs that are carried out ----------------------------------------------------------- */
@@ -428,6 +488,7 @@ int main(void)
 {
 	test_text();
 	test_errors();
+	test_exact();
 	test_run();
 	test_tasks();
 	test_leaves();
