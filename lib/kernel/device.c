@@ -12,7 +12,7 @@
 #include "io/json.h"
 #include "kernel/device.h"
 
-#define SHEET_MAX 65536 /* bytes */
+#define SHEET_MAX 65535 /* bytes */
 
 enum member { /* of a data sheet */
 	      MEMORY,
@@ -157,6 +157,10 @@ static int take_host(struct pl_device *x, const double *v, struct pl_err *err)
 			       "Host_Launch %g is not between Host_Launch_Low %g and "
 			       "Host_Launch_High %g",
 			       x->host_ns / 1e3, x->host_low_ns / 1e3, x->host_high_ns / 1e3);
+	if (x->host_high_ns >= PL_DEVICE_HOST_MOST)
+		return pl_fail(err, PL_EDATA, "%s %g must be below %g us",
+			       isnan(v[HOST_HIGH]) ? "Host_Launch" : "Host_Launch_High",
+			       x->host_high_ns / 1e3, PL_DEVICE_HOST_MOST / 1e3);
 	return 0;
 }
 
@@ -219,15 +223,17 @@ static int read_sheet(struct pl_devices *d, const char *folder, const char *file
 		      struct pl_err *err)
 {
 	size_t stem = strlen(file) - strlen(".json");
-	char *text = pl_malloc(SHEET_MAX), path[4096], name[256];
+	char *text = pl_malloc(SHEET_MAX + 2), path[4096], name[256];
 	int n, rc;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, file);
 	snprintf(name, sizeof(name), "%.*s", (int)pl_min_size(stem, sizeof(name) - 1), file);
 	if (!text)
 		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
-	n = pl_read_small(path, text, SHEET_MAX);
-	rc = n < 0 ? pl_fail_sys(err, "%s", path) : pl_device_add(d, name, text, (size_t)n, err);
+	n = pl_read_small(path, text, SHEET_MAX + 2);
+	rc = n < 0	     ? pl_fail_sys(err, "%s", path)
+	     : n > SHEET_MAX ? pl_fail(err, PL_EDATA, "larger than %d bytes", SHEET_MAX)
+			     : pl_device_add(d, name, text, (size_t)n, err);
 	if (rc == PL_EDATA)
 		pl_wrap(err, "%s", path);
 	if (rc >= 0) {

@@ -27,8 +27,10 @@ struct pl_device {
 	double watts;	   /* limit of the power; NAN: not known */
 	double capability; /* compute capability; NAN: not known */
 	double cpu;	   /* 1: a CPU, whose products have no tiles to speak of; else NAN */
-	double host_ns, host_low_ns, host_high_ns; /* of a launch; NAN: not known */
+	/* of a launch, below HOST_MOST; NAN: not known */
+	double host_ns, host_low_ns, host_high_ns;
 };
+#define PL_DEVICE_HOST_MOST 1e15
 
 struct pl_devices {
 	struct pl_device *v;

@@ -240,11 +240,15 @@ static int one_fold(const struct pl_samples *s, enum pl_eval_by by, uint32_t fol
 		    struct pl_err *err)
 {
 	struct pl_kernel_model *m;
-	size_t n = 0;
+	size_t n = 0, usable = 0, kept = 0;
 	int rc;
 
 	for (size_t i = 0; i < s->n; i++) {
+		bool learns = s->v[i].known && s->v[i].ns > 0;
+
 		c->use[i] = fold_of(&s->v[i], by) != fold;
+		usable += learns;
+		kept += learns && c->use[i];
 		if (!c->use[i]) {
 			c->at[n] = (uint32_t)i;
 			c->v[n++] = s->v[i];
@@ -252,7 +256,7 @@ static int one_fold(const struct pl_samples *s, enum pl_eval_by by, uint32_t fol
 	}
 	if (!n)
 		return 0;
-	if (n == s->n)
+	if (usable && !kept)
 		return pl_fail(err, PL_EDATA,
 			       "all operations are of one %s: nothing is left to learn from",
 			       by == PL_EVAL_DEVICE  ? "device"

@@ -183,7 +183,8 @@ static int parse_primary(struct parser *p)
 		double v = strtod(p->s, &end);
 
 		/* "0x10" is no decimal number */
-		if (end == p->s || !isfinite(v) || p->s[strspn(p->s, "0123456789")] == 'x')
+		if (end == p->s || !isfinite(v) ||
+		    tolower((unsigned char)p->s[strspn(p->s, "0123456789")]) == 'x')
 			return fail(p, "not a number");
 		p->s = end;
 		return emit(p, (struct code){ .op = NUMBER, .number = v }, 1);

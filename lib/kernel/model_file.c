@@ -70,8 +70,9 @@ static int get_device(struct pl_cur *c, struct pl_devices *to, struct pl_err *er
 		rc = pl_record_get_short(err);
 	else if (!(d.bandwidth > 0 && d.sms > 0 && d.clock_ghz > 0 && d.flops > 0) ||
 		 d.half_flops <= 0 || d.l2_bytes <= 0 || d.watts <= 0 ||
-		 (!isnan(d.host_ns) && !(d.host_low_ns > 0 && d.host_low_ns <= d.host_ns &&
-					 d.host_ns <= d.host_high_ns && d.host_high_ns < 1e15)))
+		 (!isnan(d.host_ns) &&
+		  !(d.host_low_ns > 0 && d.host_low_ns <= d.host_ns &&
+		    d.host_ns <= d.host_high_ns && d.host_high_ns < PL_DEVICE_HOST_MOST)))
 		rc = pl_fail(err, PL_EDATA, "the data sheet of %s has a number that is not above 0",
 			     d.name);
 	else

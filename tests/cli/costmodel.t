@@ -209,6 +209,9 @@ awk 'BEGIN { print "op,ms,net,n"; for (i = 0; i < 500; i++) printf "relu,%.3f,ne
 mkdir -p models && mv one_models.csv models/one.csv
 status 0 "more models than are left out one by one" p --cross model --no-intervals --schema=models.schema -O csv models/one.csv
 check "... each of them is predicted" [ "$(grep -c '^model,net[0-9]*,20,' "$TMP/out")" = 25 ]
+{ grep '^OPName\|^relu' one.csv; sed -n 's/^relu/zzz/p' one.csv | head -n 1; } >zzz.csv
+status 3 "--cross op of one operation, beside one that the schema does not know" p --cross op --no-intervals --schema=neusight zzz.csv
+says 'all operations are of one name: nothing is left to learn from' "... says so"
 status 3 "--cross model without models" p --cross model --no-intervals --schema=neusight one.csv
 says 'all operations are of one model' "it says so"
 
@@ -347,6 +350,20 @@ check "... a warning says so, once" test "$(grep -c 'changed/one.json: its Mem_B
 check "... not of the same data sheet" no test -s err
 "$BIN/predict" -m k.model --devices=changed --device=five five.queries >zero.out 2>/dev/null
 check "CPU: 0 is no CPU" same zero.out five.out
+
+# noted BYTES: a sheet of so many bytes
+noted() {
+	mkdir -p noted
+	awk -v most="$1" '{ text = text $0 "\n" } END { text = substr(text, 1, length(text) - 3) ", \"note\": \"\" }\n"
+		room = most - length(text); while (length(room_text) < room) room_text = room_text "................................................................"
+		sub(/"note": "/, "&" substr(room_text, 1, room), text); printf "%s", text }' sheets/one.json >noted/noted.json
+}
+noted 65535
+check "a data sheet of 65535 bytes" [ "$(wc -c <noted/noted.json)" = 65535 ]
+status 0 "... is read" "$BIN/predict" -m k.model --devices=noted one.query
+noted 65536
+status 3 "a larger one" "$BIN/predict" -m k.model --devices=noted one.query
+says 'noted/noted.json: larger than 65535 bytes' "... is refused"
 
 # ---- bad input -----------------------------------------------------------------------------------------
 

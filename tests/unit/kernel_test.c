@@ -118,6 +118,7 @@ static void test_expr_errors(void)
 		{ ".", "not a number at byte 1" },
 		{ "1e999", "not a number at byte 1" },
 		{ "3*0x10", "not a number at byte 3" },
+		{ "3*0X10", "not a number at byte 3" },
 		{ "1.2.3", "unexpected character at byte 4" },
 		{ "c*2", "there is no column or variable \"c\"" },
 		{ "'A'", "there is no column or variable \"A\"" },
@@ -262,6 +263,11 @@ static void test_device_errors(void)
 		{ "{\"Mem_Bw\": 1", "not valid JSON at byte 12" },
 		{ "{\"Mem_Bw\": ", "not valid JSON" },
 		{ "{\"Other\": [1, ", "Other is not valid JSON" },
+		{ "{\"Mem_Bw\": 1, \"Num_Sm\": 1, \"SingleFLOPs\": 1, \"Host_Launch\": 1e13}",
+		  "Host_Launch 1e+13 must be below 1e+12 us" },
+		{ "{\"Mem_Bw\": 1, \"Num_Sm\": 1, \"SingleFLOPs\": 1, \"Host_Launch\": 1,"
+		  " \"Host_Launch_High\": 1e12}",
+		  "Host_Launch_High 1e+12 must be below 1e+12 us" },
 	};
 	const size_t whole = strlen(a100);
 	struct pl_devices d = { 0 };
