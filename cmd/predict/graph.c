@@ -169,7 +169,8 @@ static void say(struct filler *f, const char *file)
 	if (f->beyond)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations are outside of what was measured: their times "
-		       "may err by more than the intervals say",
+		       "are less sure, and the farther away their sizes are, the wider are their "
+		       "intervals",
 		       file, f->beyond, f->all);
 }
 

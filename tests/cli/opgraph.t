@@ -145,6 +145,13 @@ check "equal operations err together, others independently" awk -F , -v relu="$(
 		right = $7 - $4 > 0.99 * want && $7 - $4 < 1.01 * want && $6 < $4
 	}
 	END { exit !right }' table
+# above the 255 x 65536 numbers that were measured at most
+printf 'Name,OpName,FwOps\na,x,"[['"'VECrelu', (2550, 65536)"']]"\nb,x,"[['"'VECrelu', (128, 65536)"']]"\n' >far.csv
+"$BIN/graph" -f opgraph far.csv >far.graph
+status 0 "an operation outside of what was measured" "$BIN/predict" -m two.model --device=dev --host-us=0 -O graph far.graph
+says '1 of 2 operations are outside of what was measured: their times are less sure, and the farther away' "... is counted"
+printf 'OPName,B,H\nrelu,255,65536\nrelu,2550,65536\nrelu,25500,65536\n' | "$BIN/predict" -q -m two.model --device=dev >far.out
+check "... and its interval is the wider, the farther away it is" awk -F , 'NR > 1 { w = log($6 / $5); print "# " w; if (w < 1.1 * last) exit 1; last = w }' far.out
 # most operations take 25 us and more, a few 1 us: less than what others lose of their floor
 {
 	echo OPName,Latency,Device,B,H
