@@ -616,6 +616,7 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 {
 	const struct pl_rewrite_basis *b = &r->basis;
 	double bias = isfinite(r->bias_mean) ? fabs(r->bias_mean) / r->replayed_mean : 0;
+	bool device = has_rewrite(r, PL_RW_DEVICE);
 	struct of_path path;
 
 	look_at_path(r, now, stays, fabs(ratio - 1), &path);
@@ -629,10 +630,11 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 		       square(PL_SELFTEST_NORMAL * b->work_ns / r->replayed_mean) +
 		       square(r->trust.profiler_error),
 	       low, high);
-	/* no step gets shorter if durations only get longer, and the reverse */
-	if (b->longer && !b->shorter)
+	/* No step gets shorter if durations only get longer, and the reverse. On another device they
+	 * may do so only by the model, which says how wrong it may be. */
+	if (b->longer && !b->shorter && !device)
 		*low = fmax(*low, fmin(0, 1 - ratio) - PL_SELFTEST_MODEL);
-	if (b->shorter && !b->longer)
+	if (b->shorter && !b->longer && !device)
 		*high = fmin(*high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL);
 	if (b->at_once) /* perhaps nothing overlaps */
 		*high = fmax(*high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL);

@@ -95,6 +95,16 @@ check "... not half, because there is more than layers" below "$((recorded / 2))
 check "from the faster one to the slower one: a longer step" below "$recorded" "$(step 6 -m both.model --device=two --what-if 'device one')"
 new=$(step 6 -m both.model --device=one --devices=more --what-if 'device new')
 check "a device that was not measured, with a data sheet like it" below "$new" "$recorded"
+# a third device, on which all takes twice as long as on the first one although its data sheet is that of the second
+sed 's/"two"/"three"/' sheets/two.json >sheets/three.json
+sed 's/,one,/,three,/' root.csv | awk -F , -v OFS=, 'NR > 1 { $NF *= 2 } { print }' >three.csv
+train root.csv two.csv three.csv -o unsure.model
+"$BIN/replay" -q --no-worth -O json -m unsure.model --device=one --devices=more --what-if 'device new' job.graph 2>/dev/null >unsure.json
+rm sheets/three.json
+check "... if measured devices with such a sheet differ, it may be slower, too: the interval says so" awk '
+	function figure(key) { return match($0, "\"" key "\": *[0-9.]*") ? substr($0, RSTART + length(key) + 3) + 0 : -1 }
+	{ was = figure("replayed_mean_ns"); is = figure("predicted_mean_ns"); high = figure("predicted_high_ns")
+	  print "# " was, is, high; exit !(is > 0 && high > 1.05 * is && high > 1.05 * was) }' unsure.json
 printf 'paceline-plan 1\ndevice two\n' >device.plan
 check "as a plan" test "$(step 6 -m both.model --device=one -p device.plan)" = "$two"
 
