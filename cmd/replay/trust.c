@@ -630,8 +630,8 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 		       square(PL_SELFTEST_NORMAL * b->work_ns / r->replayed_mean) +
 		       square(r->trust.profiler_error),
 	       low, high);
-	/* No step gets shorter if durations only get longer, and the reverse. On another device they
-	 * may do so only by the model, which says how wrong it may be. */
+	/* No step gets shorter if durations only get longer, and the reverse. On another device
+	 * they may do so only by the model, which says how wrong it may be. */
 	if (b->longer && !b->shorter && !device)
 		*low = fmax(*low, fmin(0, 1 - ratio) - PL_SELFTEST_MODEL);
 	if (b->shorter && !b->longer && !device)
