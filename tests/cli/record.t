@@ -210,6 +210,38 @@ job 0 threads 12
 says 'several threads make the steps in turn' "steps of two threads"
 check "... are not recorded" no test -e "$dir"
 
+# --- the child of a fork that ends by exit() has the library, too
+if sanitized any || [ ! -e "$BIN/libpaceline-nccl.so" ]; then
+	skip "NCCL's library in the child of a fork" "no such library for this program"
+else
+	mkdir forked
+	cat >forks.py <<'EOF'
+import ctypes, os, sys
+
+plugin = ctypes.CDLL(sys.argv[1])
+
+
+class Table(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p)] + [
+        (call, ctypes.c_void_p) for call in ("init", "start", "stop", "state", "end")]
+
+
+table = Table.in_dll(plugin, "ncclProfiler_v5")
+init = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint64, ctypes.POINTER(ctypes.c_int),
+                        ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(table.init)
+init(ctypes.byref(ctypes.c_void_p()), 0xabc, ctypes.byref(ctypes.c_int()), b"sub", 1, 2, 1, None)
+before = os.listdir("forked/.nccl")
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+print(before and os.listdir("forked/.nccl") == before)
+EOF
+	# the library's thread, which writes, is none of these programs'
+	RANK=5 WORLD_SIZE=8 PACELINE_RECORD_DIR=$TMP/forked env -u LD_PRELOAD python3 forks.py "$BIN/libpaceline-nccl.so" >said
+	check "the child of a fork leaves the ranks that its parent has said" grep -qx True said
+	check "... which the parent takes away" test ! -e forked/.nccl
+fi
+
 # --- early ends
 for how in raise:1 exit:3 term:143; do
 	job "${how#*:}" "${how%:*}" 8
