@@ -92,6 +92,11 @@ static const struct pl_record gain_record = { PL_RECORD("rewrite", struct pl_rew
 static const struct pl_field name_fields[] = { { PL_F_TEXT, 0, sizeof(char *) } };
 static const struct pl_record name_record = { PL_RECORD("name", char *, name_fields) };
 
+static bool has_selector(unsigned op)
+{
+	return (op >= PL_RW_SCALE && op <= PL_RW_FIX) || op == PL_RW_LATENCY || op == PL_RW_OVERLAP;
+}
+
 /* Behind operation and word: the names, then the numbers. */
 static int put_rewrite(struct pl_buf *b, const void *row, const void *arg, struct pl_err *err)
 {
@@ -103,8 +108,7 @@ static int put_rewrite(struct pl_buf *b, const void *row, const void *arg, struc
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		pl_record_put_fields(b, &name_record, &rw->arg[i]);
 	pl_record_put_fields(b, &gain_record, rw);
-	if ((rw->op >= PL_RW_SCALE && rw->op <= PL_RW_FIX) || rw->op == PL_RW_LATENCY ||
-	    rw->op == PL_RW_OVERLAP)
+	if (has_selector(rw->op))
 		pl_record_put_fields(b, &select_record, rw);
 	return 0;
 }
@@ -125,7 +129,7 @@ static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *e
 		PL_CHECK(pl_record_get_fields(c, &name_record, &rw->arg[rw->n_args], arena, err));
 	PL_CHECK(pl_record_get_fields(c, &gain_record, rw, arena, err));
 	rw->to = -1;
-	if (c->p == c->end)
+	if (c->p == c->end || !has_selector(rw->op)) /* more belongs to a newer version */
 		return 0;
 	PL_CHECK(pl_record_get_fields(c, &select_record, rw, arena, err));
 	rw->select.all = rw->op != PL_RW_LATENCY;

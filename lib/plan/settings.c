@@ -296,14 +296,19 @@ void pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone)
 void pl_settings_torch_loader(struct pl_setter *s)
 {
 	const struct pl_rewrite *rw = pl_settings_last(s->p, PL_RW_LOADER_WORKERS);
+	char had[64];
 
 	if (!rw)
 		return;
+	if (rw->x == 1) /* as plan writes it, which does not know the number */
+		snprintf(had, sizeof(had), "if it had 1; else multiply its number by this");
+	else if (rw->x > 0)
+		snprintf(had, sizeof(had), "if it had %g", rw->x);
+	else
+		snprintf(had, sizeof(had), "and its other options as they are");
 	pl_write_format(&s->w,
 			"loader = torch.utils.data.DataLoader(dataset, num_workers=%lld)  # %s\n",
-			(long long)rw->k,
-			rw->x > 0 ? "if it had 1; else multiply its number by this"
-				  : "and its other options as they are");
+			(long long)rw->k, had);
 	s->done |= 1u << PL_RW_LOADER_WORKERS;
 }
 

@@ -233,8 +233,8 @@ static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passe
 		delay_first(r, p, s, p->node[i]);
 }
 
-/* Does the graph name another stage than the first, or do ranks that share no gradients pass
- * something on? */
+/* Does the graph name another stage than the first, or do ranks pass something on? Messages of
+ * collectives are none of these sends. */
 static bool is_pipeline(const struct pl_rewriter *r)
 {
 	const struct pl_edit *e = r->e;
@@ -242,9 +242,9 @@ static bool is_pipeline(const struct pl_rewriter *r)
 	for (uint32_t i = 0; i < e->n_res; i++)
 		if (e->res[i].coord[1] > 0)
 			return true;
-	for (uint32_t i = 0; i < r->n_recorded && !r->n_tensors; i++)
+	for (uint32_t i = 0; i < r->n_recorded; i++)
 		if (e->node[i].kind == PL_K_SEND && e->node[i].role == PL_RO_TRANSFER &&
-		    e->node[i].type == PL_N_OP)
+		    e->node[i].type == PL_N_OP && !(e->node[i].flags & PL_NF_MESSAGE))
 			return true;
 	return false;
 }

@@ -36,6 +36,7 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 
 	b->ranks = s->network.of_job;
 	b->work_ns += s->work_ns;
+	pl_rewrite_add_basis(b, &s->basis);
 	for (uint32_t set = 0; set < s->b.n_sets; set++) {
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);
 		double after = (double)pl_cost_transfer(r->c, &c), other;
@@ -59,7 +60,7 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	b->at_once = s->at_once;
 	if (b->assumed || b->links_assumed)
 		pl_rewrite_count_basis(r->e->g, r->c, b);
-	b->error = all > 0 ? fmin(wrong / all, 1) : 0;
+	b->error = fmax(b->error, all > 0 ? fmin(wrong / all, 1) : 0);
 }
 
 const struct pl_rewrite_kind pl_rewrite_algorithm = {

@@ -75,6 +75,21 @@ static int change_node(struct pl_edit *e, uint32_t i, const struct rw_change *c,
 	return pl_edit_set_dur(e, i, llround(changed(c, class, v, (double)n->dur)), err);
 }
 
+void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_basis *x)
+{
+	to->guessed |= x->guessed;
+	to->assumed |= x->assumed;
+	to->one_size |= x->one_size;
+	to->no_batch |= x->no_batch;
+	to->batch = pl_max_i64(to->batch, x->batch);
+	to->known_ns += x->known_ns;
+	to->changed_ns += x->changed_ns;
+	to->error = fmax(to->error, x->error);
+	to->samples = x->samples > to->samples ? x->samples : to->samples;
+	to->unknown = x->unknown > to->unknown ? x->unknown : to->unknown;
+	to->collectives = x->collectives > to->collectives ? x->collectives : to->collectives;
+}
+
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct rw_change c = { 0 };
@@ -86,6 +101,7 @@ int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		PL_TRY(change_node(r->e, i, &c, &hits, err));
 	rw_now(r)->work_ns += c.basis.work_ns;
+	pl_rewrite_add_basis(&rw_now(r)->basis, &c.basis);
 	if (!hits)
 		PL_TRY(pl_graph_select_refuse(&rw->select, r->facts.g, err));
 	rc = hits || c.class ? 0 : pl_fail(err, PL_EDATA, "it selects no operation of the graph");
@@ -298,18 +314,8 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 			rc = pl_plan_wrap(p->file, &p->rw[i], i, PL_NONE, err);
 			goto out;
 		}
-		basis->guessed |= c[i].basis.guessed;
-		basis->assumed |= c[i].basis.assumed;
-		basis->one_size |= c[i].basis.one_size;
-		basis->no_batch |= c[i].basis.no_batch;
-		basis->batch = pl_max_i64(basis->batch, c[i].basis.batch);
 		basis->work_ns += c[i].basis.work_ns;
-		basis->known_ns += c[i].basis.known_ns;
-		basis->changed_ns += c[i].basis.changed_ns;
-		basis->error = fmax(basis->error, c[i].basis.error);
-		basis->samples = pl_max_i64(basis->samples, c[i].basis.samples);
-		basis->unknown = pl_max_i64(basis->unknown, c[i].basis.unknown);
-		basis->collectives = pl_max_i64(basis->collectives, c[i].basis.collectives);
+		pl_rewrite_add_basis(basis, &c[i].basis);
 	}
 	if (network.of_job)
 		basis->ranks = network.of_job;

@@ -77,10 +77,11 @@ struct rw_array { /* shared by states */
 
 /* Another network, another number of ranks, another batch. */
 struct rw_network {
-	uint32_t device; /* number in the cost model + 1; 0: as recorded */
-	double batch;	 /* times the recorded samples of a rank; 0: as recorded */
-	uint32_t ranks;	 /* 0: as recorded */
-	uint32_t of_job; /* with those that are not data-parallel; 0: as recorded */
+	uint32_t device;   /* number in the cost model + 1; 0: as recorded */
+	double batch;	   /* times the recorded samples of a rank; 0: as recorded */
+	uint32_t ranks;	   /* data-parallel replicas; 0: as recorded */
+	uint32_t replicas; /* ... as recorded, in the largest groups */
+	uint32_t of_job;   /* with those that are not data-parallel; 0: as recorded */
 	uint32_t n_changes;
 	struct pl_link_change change[PL_COST_CHANGES]; /* of links, in order */
 };
@@ -100,8 +101,9 @@ struct rw_state {
 	int64_t wrap; /* so many groups of parameters are one; -1: all, 0: as recorded */
 	struct rw_network network;
 	double work_ns; /* standard error of operations by a cost model, of a rank in a step */
-	size_t undo;	/* mark of the edit */
-	struct rw_piece *piece; /* of interrupted communication */
+	struct pl_rewrite_basis basis; /* of changes of durations and of the network */
+	size_t undo;		       /* mark of the edit */
+	struct rw_piece *piece;	       /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
 	bool prioritized; /* some tensor has a priority */
 	size_t n_fused;	  /* entries of rewriter.fused_log */
@@ -307,6 +309,8 @@ static inline int rw_result(struct pl_rewriter *r, int rc, struct pl_err *err)
 void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 			    struct pl_rewrite_basis *b);
 /* rewrite_change.c: apply a kind with `change` to the edit. */
+/* What the predictions of several changes depend on together, but for work_ns. */
+void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_basis *x);
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;
 

@@ -295,8 +295,10 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 {
 	uint64_t n = key->n;
 
+	/* smaller groups, such as those of experts, grow by the same factor */
 	if (key->replicas && net->ranks)
-		n = n / key->replicas * net->ranks;
+		n = n / key->replicas *
+		    (uint64_t)fmax(1, round((double)key->replicas * net->ranks / net->replicas));
 	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
 				      .coll = (uint8_t)key->coll,
 				      .algo = (uint8_t)key->algorithm,
@@ -515,6 +517,7 @@ static int change_ranks(const struct rw_facts *x, const struct pl_rewrite *rw, s
 		return pl_fail(err, PL_EDATA, "that makes %g data-parallel replicas of %u", ranks,
 			       replicas);
 	x->network->ranks = (uint32_t)ranks;
+	x->network->replicas = replicas;
 	if (replicas)
 		x->network->of_job = (uint32_t)(ranks_of_job(x->g) / replicas * ranks);
 	return 0;

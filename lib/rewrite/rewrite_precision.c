@@ -97,19 +97,17 @@ static int change_all(struct pl_rewriter *r, const struct pl_rewrite *rw, const 
 
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_predictor_ratio *known;
-		double ns = (double)e->node[i].dur;
+		double ns = (double)e->node[i].dur, factor, error;
 
 		if (!is_wanted(e, rw, i))
 			continue;
 		hits++;
-		known = ratio_of(x, &e->node[i]);
-		if (known)
-			PL_TRY(pl_rewrite_add_error(&errors, known->part, ns, ns * known->error,
-						    err));
-		rw_set_dur(r, i,
-			   rw_times(e->node[i].dur, rw->x > 0 ? rw->x
-						    : known   ? known->factor
-							      : factor_by_rule(e, i, rw->word)));
+		known = rw->x > 0 ? NULL : ratio_of(x, &e->node[i]);
+		factor = rw->x > 0 ? rw->x : known ? known->factor : factor_by_rule(e, i, rw->word);
+		error = rw->x > 0 ? 0 : known ? known->error : PL_WORK_RULE_ERROR * (1 - factor);
+		PL_TRY(pl_rewrite_add_error(&errors, known ? known->part : PL_NONE, ns, ns * error,
+					    err));
+		rw_set_dur(r, i, rw_times(e->node[i].dur, factor));
 	}
 	rw_now(r)->work_ns += pl_rewrite_error(&errors) / (double)pl_rewrite_steps(e->g) /
 			      (double)(e->g->n_ranks ? e->g->n_ranks : 1);
