@@ -39,6 +39,7 @@ struct pl_setter {
 	struct pl_writer w;  /* its first failure is that of the whole */
 	unsigned done;	     /* rewrites that it expresses, a bit each: no comment for those */
 	bool pipeline;	     /* ranks of the base have different layers */
+	bool groups;	     /* tensors are those of several groups of ranks */
 	const char *no_sets; /* why nothing can be said about the sets; NULL */
 };
 /* ---- settings: one size for all buckets ---- */

@@ -31,17 +31,31 @@ static void sets_fini(struct pl_sets *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* Only the tensors of the first pipeline stage, in the sets of the plan. */
+/* Where a plan names the tensor of one of several groups of ranks, as NAME@GROUP: the "@GROUP". */
+static const char *group_of(const char *name)
+{
+	const char *at = strrchr(name, '@');
+
+	return at && at[1] && at[1 + strspn(at + 1, "0123456789")] == '\0' ? at : NULL;
+}
+
+/* Only the tensors of the first pipeline stage, and there of one group of ranks, in the sets of the
+ * plan. The ranks of the other groups have the same tensors. */
 static int take_first_stage(struct pl_sets *s, struct pl_err *err)
 {
 	struct pl_plan *to = &s->first_stage;
+	const char *group = NULL;
 
 	for (size_t i = 0; i < s->p->n_tensors; i++) {
 		const struct pl_ptensor *t = &s->p->tensor[i];
+		const char *own = group_of(t->name), *name = t->name;
 
-		if (t->stage)
+		group = group ? group : own;
+		if (t->stage || (own && strcmp(own, group) != 0))
 			continue;
-		PL_CHECK(pl_plan_add_tensor(to, t->name, t->bytes, t->estimated, err));
+		if (own && !(name = pl_arena_dup(&to->arena, name, (size_t)(own - name))))
+			return pl_fail(err, PL_ENOMEM, "out of memory (settings)");
+		PL_CHECK(pl_plan_add_tensor(to, name, t->bytes, t->estimated, err));
 		to->tensor[to->n_tensors - 1].set = s->b.set[i];
 	}
 	pl_plan_buckets_fini(&s->b);
@@ -56,8 +70,10 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 
 	s->p = p;
 	pl_plan_init(&s->first_stage);
-	for (size_t i = 0; i < p->n_tensors; i++)
+	for (size_t i = 0; i < p->n_tensors; i++) {
 		setter->pipeline |= p->tensor[i].stage > 0;
+		setter->groups |= group_of(p->tensor[i].name) != NULL;
+	}
 	if (!p->n_tensors &&
 	    (pl_settings_last(p, PL_RW_WRAP) || pl_settings_last(p, PL_RW_PREFETCH) ||
 	     pl_settings_last(p, PL_RW_NO_RESHARD)))
@@ -76,7 +92,7 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 	if (setter->no_sets)
 		return pl_plan_check(p, err);
 	PL_CHECK(pl_plan_buckets(p, NULL, &s->b, err));
-	if (setter->pipeline)
+	if (setter->pipeline || setter->groups)
 		PL_CHECK(take_first_stage(s, err));
 	p = s->p;
 	s->n = s->b.n_sets;
@@ -117,6 +133,10 @@ static void put_head(struct pl_setter *s, const char *name)
 	else if (estimated)
 		pl_write_format(&s->w, "# sizes of some tensors are estimated: check what the "
 				       "framework makes of these\n");
+	if (s->groups)
+		pl_write_text(&s->w,
+			      "# several groups of ranks reduce gradients of the same names: "
+			      "these are the settings of one group, and all get the same\n");
 	if (s->no_sets)
 		pl_write_format(&s->w, "# nothing can be said about buckets: %s\n", s->no_sets);
 }
@@ -246,7 +266,7 @@ void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers)
 	for (const uint32_t *i = t; i < end; i++) {
 		if (i > t)
 			pl_write_format(&s->w, ", ");
-		name = pl_plan_param(s->p->tensor[*i].name);
+		name = pl_plan_param(s->s.p->tensor[*i].name);
 		if (numbers)
 			pl_write_format(&s->w, "%llu", strtoull(name, NULL, 10));
 		else

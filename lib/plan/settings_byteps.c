@@ -25,8 +25,8 @@ static uint32_t differing(const struct pl_setter *s, int64_t bytes)
 {
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < s->p->n_tensors; i++) {
-		int64_t b = s->p->tensor[i].bytes;
+	for (size_t i = 0; i < s->s.p->n_tensors; i++) {
+		int64_t b = s->s.p->tensor[i].bytes;
 
 		n += b > 0 && (b - 1) / bytes + 1 != parts_of(s, i);
 	}
@@ -36,13 +36,13 @@ static uint32_t differing(const struct pl_setter *s, int64_t bytes)
 /* Partitions of a size under which the fewest differ; the largest of equally good ones. */
 static int64_t best_size(const struct pl_setter *s, uint32_t *differ)
 {
-	size_t n = s->p->n_tensors;
+	size_t n = s->s.p->n_tensors;
 	int64_t best = PAGE;
 
 	*differ = differing(s, best);
 	for (size_t i = 0; i < n; i += 1 + n / TRIED) {
 		/* a set of several tensors counts as its tensors: they are not fused */
-		int64_t k = parts_of(s, i), b = s->p->tensor[i].bytes;
+		int64_t k = parts_of(s, i), b = s->s.p->tensor[i].bytes;
 		int64_t bytes = pl_min_i64(b / k + (b % k > 0), BYTES_MAX - PAGE);
 		uint32_t d;
 
@@ -69,7 +69,7 @@ static void put_partitions(struct pl_setter *s)
 		pl_write_format(&s->w,
 				"# not exactly the plan's chunks: %u of %zu tensors get "
 				"another number of them\n",
-				differ, s->p->n_tensors);
+				differ, s->s.p->n_tensors);
 	s->done |= 1u << PL_RW_PARTITION_TENSOR;
 }
 

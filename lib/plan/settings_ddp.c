@@ -25,11 +25,11 @@ static void put_list(struct pl_setter *s, const bool *end, bool *exact)
 	pl_write_format(&s->w,
 			"model = torch.nn.parallel.DistributedDataParallel(\n    model,\n    "
 			"bucket_cap_mb_list=[");
-	for (size_t i = 0; i < s->p->n_tensors; i++) {
-		size = pl_add_sat(size, s->p->tensor[i].bytes);
+	for (size_t i = 0; i < s->s.p->n_tensors; i++) {
+		size = pl_add_sat(size, s->s.p->tensor[i].bytes);
 		if (!end[i])
 			continue;
-		*exact &= s->p->tensor[i].bytes > 0;
+		*exact &= s->s.p->tensor[i].bytes > 0;
 		pl_write_format(&s->w, "%s%s", sep,
 				pl_fmt_real(real, sizeof(real), (double)size / MIB));
 		sep = ", ";

@@ -38,14 +38,14 @@ static int by_module(const void *a, const void *b)
 /* Modules with parameters in several sets, if the names are those of parameters. */
 static uint32_t count_torn(struct pl_setter *s)
 {
-	size_t n = s->p->n_tensors, begin = 0;
+	size_t n = s->s.p->n_tensors, begin = 0;
 	uint32_t torn = 0;
 	struct owner *o;
 
 	if (pl_alloc(&o, n, sizeof(*o), &s->w.fail) < 0)
 		return 0;
 	for (size_t i = 0; i < n; i++) {
-		o[i].name = pl_plan_param(s->p->tensor[i].name);
+		o[i].name = pl_plan_param(s->s.p->tensor[i].name);
 		o[i].n = module_of(o[i].name);
 		o[i].set = s->s.b.set[i];
 	}
@@ -77,7 +77,7 @@ static void put_sets(struct pl_setter *s, bool numbers)
 	for (uint32_t i = 0; i < s->s.n; i++) {
 		p[i].set = i;
 		for (uint32_t t = s->s.first[i]; !numbers && t < s->s.first[i + 1]; t++) {
-			const char *name = pl_plan_param(s->p->tensor[s->s.tensor[t]].name);
+			const char *name = pl_plan_param(s->s.p->tensor[s->s.tensor[t]].name);
 			uint32_t depth = 0;
 
 			while ((name = strchr(name, '.'))) {
@@ -108,7 +108,7 @@ static const char by_name[] =
 
 static void put_modules(struct pl_setter *s)
 {
-	bool numbers = pl_settings_nameless(s->p);
+	bool numbers = pl_settings_nameless(s->s.p);
 	uint32_t torn;
 
 	if (!s->s.n)

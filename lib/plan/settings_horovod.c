@@ -30,8 +30,8 @@ static int64_t threshold(const struct pl_setter *s)
 		int64_t sum = 0;
 
 		for (uint32_t t = s->s.first[b]; t < s->s.first[b + 1]; t++)
-			sum = pl_add_sat(
-				sum, pl_add_sat(s->p->tensor[s->s.tensor[t]].bytes, PAD * MEMBERS));
+			sum = pl_add_sat(sum, pl_add_sat(s->s.p->tensor[s->s.tensor[t]].bytes,
+							 PAD * MEMBERS));
 		max = pl_max_i64(max, sum);
 	}
 	return max;
@@ -70,7 +70,7 @@ static const char by_name[] =
 
 static void put_groups(struct pl_setter *s)
 {
-	bool numbers = pl_settings_nameless(s->p);
+	bool numbers = pl_settings_nameless(s->s.p);
 
 	pl_write_format(&s->w, "%s", numbers ? by_number : by_name);
 	for (uint32_t b = 0; b < s->s.n; b++)

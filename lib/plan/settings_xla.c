@@ -11,7 +11,7 @@
 
 static void put_combiner(struct pl_setter *s)
 {
-	bool fused = s->s.n < s->p->n_tensors;
+	bool fused = s->s.n < s->s.p->n_tensors;
 	struct pl_one_size one;
 
 	pl_settings_one_size(s, PL_CLOSE_BEFORE, 1, &one);

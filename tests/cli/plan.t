@@ -393,4 +393,36 @@ status 0 "steps that differ" "$BIN/plan" -v -O text "$TMP/unlike.graph"
 says 'the steps differ; 3 of them are searched' "... are all searched"
 check "... their mean is the base" test "$(number baseline "$TMP/out")" = 32000000
 
+# ---- several groups of ranks with the same gradients ------------------------------------------------
+"$GEN/kgen" -o "$TMP/groups" --ranks=4 --hosts=1 --tp=2 --record-groups >/dev/null
+"$BIN/graph" -q -o "$TMP/groups.graph" "$TMP"/groups/rank*.json
+"$BIN/plan" -q --preset=ddp --any -o "$TMP/groups.plan" "$TMP/groups.graph"
+"$BIN/plan" -O text "$TMP/groups.plan" >"$TMP/text"
+own=$(grep -c '^tensor.*@0"' "$TMP/text")
+check "the plan has the gradients of two groups, $own each" test "$own" -gt 3 -a "$(grep -c '^tensor.*@1"' "$TMP/text")" = "$own"
+for to in ddp horovod fsdp megatron; do
+	"$BIN/plan" -O $to "$TMP/groups.plan" >"$TMP/settings"
+	check "settings of $to are those of one group" sh -c "grep -q 'the settings of one group' '$TMP/settings' && ! grep -q '@[01]' '$TMP/settings'"
+done
+"$BIN/plan" -O ddp "$TMP/groups.plan" >"$TMP/settings"
+check "... not of more gradients than a rank has" awk -v own="$own" '/bucket_cap_mb_list=\[/ { n = gsub(/,/, "") } END { exit !(n > 1 && n <= own + 4) }' "$TMP/settings"
+
+# ---- what is not known stays so beside other lines ----------------------------------------------------
+"$BIN/replay" -q --no-worth -O json --what-if 'bandwidth by=0.5' "$TMP/groups.graph" >"$TMP/alone.json"
+"$BIN/replay" -q --no-worth -O json --what-if 'bandwidth by=0.5' --what-if 'algorithm ring' "$TMP/groups.graph" >"$TMP/beside.json"
+width() {
+	sed 's/[,{]/\n/g' "$1" | awk -F : '{ v[$1] = $2 } END { print (v["\"predicted_high_ns\""] - v["\"predicted_low_ns\""]) / v["\"replayed_mean_ns\""] }'
+}
+check "a line of the network beside another one: its interval is no narrower, $(width "$TMP/alone.json") and $(width "$TMP/beside.json")" \
+	awk -v alone="$(width "$TMP/alone.json")" -v beside="$(width "$TMP/beside.json")" 'BEGIN { exit !(alone > 0 && beside > 0.9 * alone) }'
+"$BIN/replay" -q --no-worth -O json --what-if 'precision fp8' "$TMP/groups.graph" >"$TMP/by.json"
+"$BIN/replay" -q --no-worth -O json --what-if 'precision fp8 share=0.5' "$TMP/groups.graph" >"$TMP/said.json"
+check "precision by rule errs more than a share that is given" awk -v rule="$(width "$TMP/by.json")" -v said="$(width "$TMP/said.json")" 'BEGIN { exit !(said > 0 && rule > 1.3 * said) }'
+"$GEN/kgen" -o "$TMP/stages" --ranks=4 --pp=2 --tp=1 --hosts=1 --microbatches=4 --record-groups >/dev/null
+"$BIN/graph" -q -o "$TMP/stages.graph" "$TMP"/stages/rank*.json
+status 2 "microbatches of a recorded pipeline" "$BIN/replay" --what-if 'accumulate 2' "$TMP/stages.graph"
+says 'the batch of a pipeline passes in microbatches already' "... are refused"
+printf 'paceline-plan 1\nloader-workers 8 was=4\n' >"$TMP/lw.plan"
+"$BIN/plan" -O ddp "$TMP/lw.plan" >"$TMP/settings"
+check "workers of a loader that had four" grep -q 'num_workers=8)  # if it had 4$' "$TMP/settings"
 done_testing
