@@ -54,23 +54,42 @@ static void join_end(struct pl_rewriter *r, const struct rw_slot *s, const struc
 	}
 }
 
+/* [resource] its first and last communication of a slot; those of others are not set. The last
+ * element: of communication without a resource. */
+struct extremes {
+	uint32_t first, last;
+};
+
+static struct extremes *extremes_of(const struct pl_rewriter *r, struct extremes *x, uint32_t comm)
+{
+	return &x[pl_min_size(r->e->node[r->comm[comm].arrive].res, r->e->n_res)];
+}
+
+static void find_extremes(const struct pl_rewriter *r, const struct rw_slot *s, struct extremes *x)
+{
+	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++)
+		extremes_of(r, x, i)->first = PL_NONE;
+	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
+		struct extremes *of = extremes_of(r, x, i);
+
+		of->first = of->first == PL_NONE ? i : of->first;
+		of->last = i;
+	}
+}
+
 /* The operations on the resource of a channel before, between and after its communication. */
-static void join_channels(struct pl_rewriter *r, uint32_t slot)
+static void join_channels(struct pl_rewriter *r, uint32_t slot, struct extremes *extremes)
 {
 	const struct pl_edit *e = r->e;
 	const struct rw_slot *s = &r->slot[slot];
 
+	find_extremes(r, s, extremes);
 	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
 		uint32_t res = e->node[c->arrive].res, before = PL_NONE;
-		bool first = true, last = true;
+		bool first = extremes_of(r, extremes, i)->first == i;
+		bool last = extremes_of(r, extremes, i)->last == i;
 
-		for (uint32_t k = s->comm; k < s->comm + s->n_comms; k++) {
-			bool same = e->node[r->comm[k].arrive].res == res;
-
-			first &= !same || k >= i;
-			last &= !same || k <= i;
-		}
 		for (uint32_t x = e->node[c->arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
 			const struct pl_eedge ed = e->edge[x];
 
@@ -150,12 +169,16 @@ static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
 
 int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err)
 {
+	struct extremes *extremes;
+
 	PL_CHECK(check_meets(r, err));
+	PL_CHECK(pl_alloc(&extremes, r->e->n_res + 1, sizeof(*extremes), err));
 	for (uint32_t i = 0; i < r->n_slots; i++) {
 		mark_channels(r, i);
-		join_channels(r, i);
+		join_channels(r, i, extremes);
 		join_passes(r, i);
 	}
+	pl_free(extremes);
 	pl_rewrite_slowdown_release(r);
 	for (size_t i = 0; i < r->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
