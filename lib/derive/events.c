@@ -256,9 +256,12 @@ static void tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint3
 
 static uint32_t stream_numbered(const struct events *x, int64_t stream, int32_t device)
 {
-	for (uint32_t i = 0; stream >= 0 && i < x->l->n; i++)
-		if (pl_derive_is_stream(x->b, &x->l->v[i], stream, device))
-			return i;
+	size_t n;
+	const struct stream_number *at = pl_derive_numbered(x->l, stream, &n);
+
+	for (size_t i = 0; stream >= 0 && i < n; i++)
+		if (pl_derive_on_device(x->b, &x->l->v[at[i].at], device))
+			return at[i].at;
 	return PL_NONE;
 }
 
@@ -270,13 +273,17 @@ static uint32_t awaited_stream(const struct events *x, const struct sync_record 
 {
 	uint32_t best = stream_numbered(x, s->on_stream, s->device), last = 0;
 
+	size_t n_at;
+	const struct stream_number *at = pl_derive_numbered(x->l, s->on_stream, &n_at);
+
 	if (best != PL_NONE && best != dst)
 		return best;
-	for (uint32_t i = 0; s->on_stream >= 0 && i < x->l->n; i++) {
+	for (size_t k = 0; s->on_stream >= 0 && k < n_at; k++) {
+		uint32_t i = at[k].at;
 		const struct stream *y = &x->l->v[i];
 		uint32_t n = pl_derive_launched(y, until);
 
-		if (i == dst || !n || !pl_derive_is_stream(x->b, y, s->on_stream, -1))
+		if (i == dst || !n)
 			continue;
 		if (best == PL_NONE || best == dst || y->op[n - 1]->call > last) {
 			best = i;

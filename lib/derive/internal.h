@@ -380,15 +380,23 @@ struct stream {
 	uint32_t n;
 	size_t cap;
 	bool comm;	 /* most of its operations communicate */
+	bool open;	 /* in streams.open */
 	struct pending { /* latest waits of this stream, for events recorded on it behind them */
 		uint32_t at, src; /* operations launched before it; node waited for */
 	} pending[16];
 	uint32_t n_pending;
 };
 
-struct streams { /* of a rank */
-	struct stream *v;
+struct streams {	  /* of a rank */
+	struct stream *v; /* in order of their first launch */
 	size_t n, cap;
+	struct stream_number {
+		int64_t stream;
+		uint32_t at; /* in v */
+	} * number;	     /* [n], by both */
+	uint32_t *open; /* beyond STREAMS_MAX, with operations that no wait for a whole device has
+			   waited for */
+	size_t n_open, cap_open, n_seen; /* n_seen: of rank.by_call, those that opened a stream */
 	struct awaited { /* inferred: the operation before the event that a call of the host awaits
 			  */
 		uint32_t call;
@@ -396,9 +404,10 @@ struct streams { /* of a rank */
 	} * awaited; /* by call */
 	size_t n_awaited, cap_awaited;
 };
-/* Is it the stream of this number on this device? -1: any. */
-bool pl_derive_is_stream(const struct builder *b, const struct stream *x, int64_t stream,
-			 int32_t device);
+/* Is the stream on this device? -1: any. */
+bool pl_derive_on_device(const struct builder *b, const struct stream *x, int32_t device);
+/* The streams with this number, one on each device. *n: how many. */
+const struct stream_number *pl_derive_numbered(const struct streams *l, int64_t stream, size_t *n);
 /* How many operations of the stream were launched before call c. */
 uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
 /* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once.

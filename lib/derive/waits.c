@@ -34,29 +34,51 @@
 #define SYNC_RETURN_NS 100000  /* a wait returns at most this long after the operation ends */
 #define SYNC_MIN_NS    5000    /* shorter calls did not wait */
 #define WAKER_NEAR_NS  1000000 /* a thread goes on at most this long before its waker has ended */
-#define STREAMS_MAX    64 /* each wait visits all streams; further ones take no part in inference */
+/* Each wait for an unknown stream visits so many streams, and each wait for a device. Of further
+ * ones the first visits none, the second those with operations since the wait before. */
+#define STREAMS_MAX 64
 
 static void streams_fini(struct streams *l)
 {
 	for (size_t i = 0; i < l->n; i++)
 		pl_free(l->v[i].op);
 	pl_free(l->v);
+	pl_free(l->number);
+	pl_free(l->open);
 	pl_free(l->awaited);
 }
+
+PL_COMPARATOR(by_number, struct stream_number, stream, at);
 
 static void list_launched(struct builder *b, const struct rank *rank, struct streams *l)
 {
 	for (size_t i = 0; i < rank->n_by_call; i++) {
 		uint32_t res = b->node[rank->by_call[i]->node].res, k = b->resource[res].nth_stream;
 
-		if (!k && l->n < STREAMS_MAX) {
+		if (!k) {
 			PL_DERIVE_ADD(b->err, l->v, l->n, l->cap, (struct stream){ .res = res });
 			k = b->resource[res].nth_stream = (uint32_t)l->n;
 		}
-		if (k)
-			PL_DERIVE_ADD(b->err, l->v[k - 1].op, l->v[k - 1].n, l->v[k - 1].cap,
-				      rank->by_call[i]);
+		if (b->err->code)
+			return;
+		PL_DERIVE_ADD(b->err, l->v[k - 1].op, l->v[k - 1].n, l->v[k - 1].cap,
+			      rank->by_call[i]);
 	}
+	if (pl_alloc(&l->number, l->n, sizeof(*l->number), b->err) < 0)
+		return;
+	for (uint32_t i = 0; i < l->n; i++)
+		l->number[i] = (struct stream_number){ b->resource[l->v[i].res].stream, i };
+	pl_sort(l->number, l->n, sizeof(*l->number), by_number);
+}
+
+const struct stream_number *pl_derive_numbered(const struct streams *l, int64_t stream, size_t *n)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, l->n, l->number[i].stream < stream);
+	for (*n = 0; i + *n < l->n && l->number[i + *n].stream == stream; (*n)++)
+		;
+	return l->number + i;
 }
 
 /* How many operations of the stream were launched before call c. */
@@ -113,7 +135,7 @@ static struct op *last_within(const struct streams *l, const struct call *c, uin
 {
 	struct op *best = NULL;
 
-	for (size_t i = 0; i < l->n; i++) {
+	for (size_t i = 0; i < l->n && i < STREAMS_MAX; i++) {
 		struct op *op = last_launched(&l->v[i], index);
 
 		if (op && op->end > c->start && op->end <= c->end + TOL_NS &&
@@ -139,36 +161,118 @@ static const struct sync_record *find_sync(const struct rank *rank, int64_t corr
 	return bsearch(&key, rank->sync, rank->n_sync, sizeof(*rank->sync), by_sync_corr);
 }
 
-bool pl_derive_is_stream(const struct builder *b, const struct stream *x, int64_t stream,
-			 int32_t device)
+bool pl_derive_on_device(const struct builder *b, const struct stream *x, int32_t device)
 {
 	int32_t own = b->g->res[x->res].device;
 
-	return (stream < 0 || b->resource[x->res].stream == stream) &&
-	       (device < 0 || own < 0 || own == device);
+	return device < 0 || own < 0 || own == device;
 }
 
-/* A recorded synchronisation with one stream or all (-1) of one device or all (-1): edges from the
- * last operation of each. */
-static void known_sync(struct builder *b, const struct streams *l, const struct call *c,
-		       uint32_t index, int64_t stream, int32_t device)
+/* The last operations before call `index` of those streams in at[0..n) that are on the device. The
+ * call that waits returned when the last of them ended. */
+struct awaiting {
+	const struct call *c;
+	uint32_t index;
+	int32_t device;
+	struct op *best;
+};
+
+static struct op *awaits(const struct builder *b, const struct stream *x, const struct awaiting *w)
 {
-	struct op *best = NULL;
+	return pl_derive_on_device(b, x, w->device) ? last_launched(x, w->index) : NULL;
+}
 
-	for (int pass = 0; pass < 2; pass++) {
-		for (size_t i = 0; i < l->n; i++) {
-			struct op *op = last_launched(&l->v[i], index);
+static void find_best(const struct builder *b, const struct stream *x, struct awaiting *w)
+{
+	struct op *op = awaits(b, x, w);
 
-			if (!op || !pl_derive_is_stream(b, &l->v[i], stream, device))
-				continue;
-			if (!pass && op->end <= c->end + TOL_NS && (!best || op->end > best->end))
-				best = op;
-			if (pass && op != best)
-				host_wait(b, c, op, false, false);
-		}
-		if (!pass && best)
-			host_wait(b, c, best, true, false);
+	if (op && op->end <= w->c->end + TOL_NS && (!w->best || op->end > w->best->end))
+		w->best = op;
+}
+
+static void wait_for_others(struct builder *b, const struct stream *x, const struct awaiting *w)
+{
+	struct op *op = awaits(b, x, w);
+
+	if (op && op != w->best)
+		host_wait(b, w->c, op, false, false);
+}
+
+/* A recorded synchronisation with a stream of one device or all (-1): edges from the last
+ * operations. */
+static void stream_sync(struct builder *b, const struct streams *l, struct awaiting *w,
+			int64_t stream)
+{
+	size_t n;
+	const struct stream_number *at = pl_derive_numbered(l, stream, &n);
+
+	for (size_t i = 0; i < n; i++)
+		find_best(b, &l->v[at[i].at], w);
+	if (w->best)
+		host_wait(b, w->c, w->best, true, false);
+	for (size_t i = 0; i < n; i++)
+		wait_for_others(b, &l->v[at[i].at], w);
+}
+
+/* Open the streams beyond STREAMS_MAX that got operations before call `index`. */
+static void open_streams(struct builder *b, const struct rank *rank, struct streams *l,
+			 uint32_t index)
+{
+	for (; l->n_seen < rank->n_by_call && rank->by_call[l->n_seen]->call < index; l->n_seen++) {
+		const struct op *op = rank->by_call[l->n_seen];
+		uint32_t at = b->resource[b->node[op->node].res].nth_stream - 1;
+
+		if (at < STREAMS_MAX || l->v[at].open)
+			continue;
+		PL_DERIVE_ADD(b->err, l->open, l->n_open, l->cap_open, at);
+		l->v[at].open = true;
 	}
+}
+
+/*
+ * A recorded synchronisation with all streams of one device or all (-1): edges from the last
+ * operation of each. Of many streams most have nothing new since the synchronisation before, which
+ * waited for them; so the cost is that of their operations.
+ */
+static void device_sync(struct builder *b, const struct rank *rank, struct streams *l,
+			struct awaiting *w)
+{
+	size_t kept = 0;
+
+	open_streams(b, rank, l, w->index);
+	for (size_t i = 0; i < l->n && i < STREAMS_MAX; i++)
+		find_best(b, &l->v[i], w);
+	for (size_t i = 0; i < l->n_open; i++)
+		find_best(b, &l->v[l->open[i]], w);
+	if (w->best)
+		host_wait(b, w->c, w->best, true, false);
+	for (size_t i = 0; i < l->n && i < STREAMS_MAX; i++)
+		wait_for_others(b, &l->v[i], w);
+	for (size_t i = 0; i < l->n_open; i++) {
+		struct stream *x = &l->v[l->open[i]];
+		const struct op *op = awaits(b, x, w);
+
+		wait_for_others(b, x, w);
+		x->open = !op || op->end > w->c->end + TOL_NS;
+		if (x->open)
+			l->open[kept++] = l->open[i];
+	}
+	l->n_open = kept;
+}
+
+/* A recorded synchronisation of call c with what was launched before call `index`. stream: -1 all;
+ * device: -1 all. */
+static void known_sync(struct builder *b, const struct rank *rank, struct streams *l,
+		       const struct call *c, uint32_t index, int64_t stream, int32_t device)
+{
+	struct awaiting w = { c, index, device, NULL };
+
+	if (!c->two_nodes)
+		return;
+	if (stream >= 0)
+		stream_sync(b, l, &w, stream);
+	else
+		device_sync(b, rank, l, &w);
 }
 
 /* Did the copy call last as long as its copy? */
@@ -209,8 +313,7 @@ static void inferred_sync(struct builder *b, const struct streams *l, uint32_t i
 		host_wait(b, c, op, true, true);
 }
 
-static void one_sync(struct builder *b, const struct rank *rank, const struct streams *l,
-		     uint32_t index)
+static void one_sync(struct builder *b, const struct rank *rank, struct streams *l, uint32_t index)
 {
 	const struct call *c = &rank->call[index];
 	const struct sync_record *s =
@@ -219,11 +322,11 @@ static void one_sync(struct builder *b, const struct rank *rank, const struct st
 		s && s->on_stream >= 0 ? pl_derive_call_by_corr(rank, s->record_corr) : PL_NONE;
 
 	if (record != PL_NONE) /* a wait for an event: for the operations before its record */
-		known_sync(b, l, c, record, s->on_stream, -1);
+		known_sync(b, rank, l, c, record, s->on_stream, -1);
 	else if (s && (s->stream >= 0 || s->device_wide))
-		known_sync(b, l, c, index, s->device_wide ? -1 : s->stream, s->device);
+		known_sync(b, rank, l, c, index, s->device_wide ? -1 : s->stream, s->device);
 	else if (c->type == CALL_SYNC && c->device_wide)
-		known_sync(b, l, c, index, -1, -1);
+		known_sync(b, rank, l, c, index, -1, -1);
 	else if (c->n_ops && c->type == CALL_LAUNCH)
 		copy_wait(b, rank, c);
 	else if (b->o->infer && c->type != CALL_LAUNCH)

@@ -137,6 +137,48 @@ static void streams(const char *what, int n, bool waits)
 	end_trace();
 }
 
+static void name_number(char *name, size_t size, const char *word, int n)
+{
+	snprintf(name, size, "%s %d", word, n);
+}
+
+/*
+ * Two synchronisations of a device of n streams. Before the second one only the last stream has new
+ * work. The first waits for all streams, and the second for the last stream, again.
+ */
+static void device_wide(int n)
+{
+	pl_id h, last = 0;
+	uint32_t s, first = 0, again = 0;
+	char name[32];
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	for (int i = 0; i < n; i++) {
+		name_number(name, sizeof(name), "s", i);
+		last = track(s, 0, 10 + i, name);
+		name_number(name, sizeof(name), "kernel", i);
+		at(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 1000 * i, 1000 * i + 500, i + 1);
+		at(s, PL_K_KERNEL, last, name, 1000 * i + 600, 700000 - i, i + 1);
+	}
+	at(s, PL_K_RUNTIME, h, "cudaDeviceSynchronize", 300000, 701000, 1000);
+	at(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 702000, 702500, 1001);
+	at(s, PL_K_KERNEL, last, "again", 703000, 900000, 1001);
+	at(s, PL_K_RUNTIME, h, "cuCtxSynchronize", 750000, 901000, 1002);
+	if (ok(build(), "two synchronisations of a device of %d streams", n)) {
+		for (int i = 0; i < n; i++) {
+			name_number(name, sizeof(name), "kernel", i);
+			first += leads(name, "cudaDeviceSynchronize");
+			again += leads(name, "cuCtxSynchronize");
+		}
+		is_i64(first, n, "... the first waits for all streams");
+		ok(leads("again", "cuCtxSynchronize"), "... the second for what is new");
+		ok(again <= 64, "... and not for all of the others once more");
+	}
+	end_trace();
+}
+
 /* A pause ends just before a broadcast of another thread ends. That thread began n more
  * communications after the broadcast, which end later. */
 static void started_later(const char *what, int n, bool waits)
@@ -445,6 +487,8 @@ int main(void)
 	hands_over("HANDOVER_MIN_NS: 15 us are too short", 15000, false);
 	streams("STREAMS_MAX: 50 streams", 50, true);
 	streams("STREAMS_MAX: 100 streams are too many", 100, false);
+	device_wide(50);
+	device_wide(100);
 	started_later("BACK_STEPS: 50 communications began later", 50, true);
 	started_later("BACK_STEPS: 100 are too many", 100, false);
 	places("two of ten pauses are longer", 10, 2, 0, 150000, 10000, true);
