@@ -6,7 +6,8 @@
  * one began is a candidate for a predecessor, unless the dependency follows from another candidate.
  * A dependency recurs in every step, a chance order does not. Therefore, with several steps, a
  * candidate is kept if most of the steps have it. Operations of different steps correspond by track
- * and position on the track. The dependency then holds in every step that does not contradict it.
+ * and position on the track. The dependency then holds in every step that does not contradict it:
+ * where the operation does not begin first. So majorities that go round in a circle make no cycle.
  * Such edges are inferred. A step begins when all ranks have ended the step before.
  */
 #include "derive/internal.h"
@@ -149,11 +150,12 @@ static void count_votes(struct vote *v)
 	v->n_pairs = kept;
 }
 
-static void tie(struct builder *b, struct op *p, struct op *op)
+/* first: operations that begin together are in this order */
+static void tie(struct builder *b, struct op *p, struct op *op, bool first)
 {
 	pl_ns over = p->end - op->start;
 
-	if (over > slack_of(p))
+	if (over > slack_of(p) || p->start > op->start || (p->start == op->start && !first))
 		return; /* not in this step */
 	if (over > 0) { /* the clocks' jitter */
 		b->node[p->last].dur -= pl_min_i64(over, b->node[p->last].dur);
@@ -176,7 +178,7 @@ static void tie_step(struct vote *v, const uint32_t *from, const uint32_t *to)
 		struct op *dst = v->at[v->pair[i].dst], *src = v->at[v->pair[i].src];
 
 		if (dst && src)
-			tie(b, src, dst);
+			tie(b, src, dst, v->pair[i].src < v->pair[i].dst);
 	}
 	for (uint32_t k = 0; k < b->g->n_res; k++)
 		for (uint32_t i = from[k]; i < to[k]; i++)

@@ -378,6 +378,33 @@ static void table(const char *what, int64_t over, bool follows)
 	end_trace();
 }
 
+/* Three operations of 0.5 us on three tracks, one after the other, each of them first in one of
+ * three steps: every one follows another one in two of three, all round. */
+static void all_round(void)
+{
+	static const char *const name[] = { "a", "b", "c" };
+	pl_id on[3], marks;
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	for (int i = 0; i < 3; i++)
+		on[i] = track(s, 0, 7 + i, name[i]);
+	marks = on[0];
+	for (int64_t k = 0; k < 3; k++) {
+		step(s, marks, k, 1000 * k, 1000 * k + 900);
+		for (int64_t i = 0; i < 3; i++) {
+			int64_t which = (k + i) % 3, start = 1000000 * k + 1000 + 500 * i;
+
+			at(s, PL_K_KERNEL, on[which], name[which], start, start + 500, 0);
+		}
+	}
+	if (ok(build(), "TABLE: most steps disagree on who is first"))
+		ok(leads("a", "b") && leads("b", "c") && !leads("c", "a"),
+		   "... a step has the dependencies that its own order allows");
+	end_trace();
+}
+
 /* ---- latencies of a device ----------------------------------------------------------------------
  */
 
@@ -507,6 +534,7 @@ int main(void)
 	channels("SERIAL: 3 us are too much", 3000, false);
 	table("TABLE_SLACK_NS: 40 us before the end", 40000, true);
 	table("TABLE_SLACK_NS: 70 us are too early", 70000, false);
+	all_round();
 	latencies();
 	link_latency("LINK_MAX_NS: 0.8 s", 800000000, 800000000);
 	link_latency("LINK_MAX_NS: 3 s are more than a link has", 3000000000, 1000000000);
