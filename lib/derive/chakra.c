@@ -7,7 +7,9 @@
  * is next, and its dependencies on later nodes are left out. data_deps mean "after the end"; a
  * ctrl_dep is the operator around a node, which must have begun. A node runs on its thread (`tid`),
  * or, where the file does not say it, on one of the three resources of a rank that ASTRA-sim has;
- * nodes of one resource follow one another.
+ * nodes of one resource follow one another. The duration of an operator includes the operators
+ * inside, so those begin with it, and the node behind it follows its end and theirs: each resource
+ * has a stack of the operators that are open.
  *
  * The k-th collective of a process group is one communication of all ranks, and the k-th send with
  * a source, destination and tag meets the k-th such receive. A recorded duration of a collective
@@ -34,9 +36,11 @@ struct node {
 	pl_ns start, dur;
 	int64_t tid, coll, bytes, src, dst, tag, flops, moved; /* -1 unknown */
 	bool host, exact;
-	uint32_t n_before; /* dependencies that are not in the program yet */
-	uint32_t first;	   /* of the edges that leave it, + 1 */
-	uint32_t op;	   /* in the program, PL_NONE: not yet */
+	uint32_t n_before;     /* dependencies that are not in the program yet */
+	uint32_t first;	       /* of the edges that leave it, + 1 */
+	uint32_t op;	       /* in the program, PL_NONE: not yet */
+	uint32_t after, dep;   /* the last operation that depends on it, and its dependency */
+	uint32_t below, depth; /* the open node around it; depth 0: it is not open */
 };
 struct link {
 	uint32_t to, next; /* next + 1 */
@@ -68,6 +72,8 @@ struct reader {
 	size_t n_comms, cap_comms;
 	bool *host; /* [resource] */
 	size_t cap_host;
+	uint32_t *taken, *open; /* [operation]: its node; [resource]: the innermost open node */
+	size_t cap_taken, cap_open;
 	struct link *link;
 	size_t n_links, cap_links;
 	uint32_t *heap;
@@ -129,7 +135,8 @@ static struct node read_node(struct pl_pb_in m)
 			  .tag = -1,
 			  .flops = -1,
 			  .moved = -1,
-			  .op = PL_NONE };
+			  .op = PL_NONE,
+			  .after = PL_NONE };
 	struct pl_pb_field f;
 	pl_ns start_ns = INT64_MIN;
 
@@ -424,50 +431,82 @@ static int put_op(struct reader *r, struct file *f, uint32_t i, struct pl_err *e
 	return pl_graph_program_add(&f->program, &op, &x->op, err);
 }
 
+/* Node i, the last one, comes after node `on`. The end of a node says more than its start. */
+static int follow(struct file *f, uint32_t i, uint32_t on, unsigned type, struct pl_err *err)
+{
+	struct node *x = &f->node[i], *y = &f->node[on];
+	struct pl_program *p = &f->program;
+
+	if (y->after == x->op) {
+		if (p->dep[y->dep].type == PL_E_START)
+			p->dep[y->dep].type = (uint8_t)type;
+		return 0;
+	}
+	y->after = x->op;
+	y->dep = (uint32_t)p->n_deps;
+	return pl_graph_program_after(p, y->op, type, err);
+}
+
 static int put_dep(struct reader *r, struct file *f, uint32_t i, uint32_t on, bool ctrl,
 		   struct pl_err *err)
 {
 	const struct node *x = &f->node[i], *y = &f->node[on];
 	unsigned type = ctrl ? PL_E_START : y->host && !x->host ? PL_E_LAUNCH : PL_E_WAIT;
-	const struct pl_graph_program_op *a = &f->program.op[x->op];
 
 	(void)r;
 	if (y->op == PL_NONE) { /* a cycle: it comes later */
 		f->dropped += !ctrl;
 		return 0;
 	}
-	for (uint32_t k = a->dep; k < a->dep + a->n_deps; k++)
-		if (f->program.dep[k].op == y->op)
-			return 0;
-	if (!ctrl && a->resource == f->program.op[y->op].resource)
+	if (!ctrl && f->program.op[x->op].resource == f->program.op[y->op].resource)
 		type = PL_E_SEQ;
-	return pl_graph_program_after(&f->program, y->op, type, err);
+	return follow(f, i, on, type, err);
 }
 
-/* Node i is next: what depends on it may be next after it. `last`: by resource. */
-static int take_node(struct reader *r, struct file *f, uint32_t i, uint32_t **last, size_t *cap,
-		     struct pl_err *err)
+/* Node i is the next of its resource. It follows the open nodes that are not around it, which end;
+ * then it is open itself. */
+static int open_node(struct reader *r, struct file *f, uint32_t i, struct pl_err *err)
+{
+	const struct pl_graph_program_op *op = &f->program.op[f->node[i].op];
+	uint32_t res = op->resource, depth = 0, top;
+
+	if (res >= r->cap_open) {
+		size_t had = r->cap_open;
+
+		PL_CHECK(pl_grow(&r->open, &r->cap_open, res + (size_t)1, sizeof(*r->open), err));
+		memset(r->open + had, 0xff, (r->cap_open - had) * sizeof(*r->open));
+	}
+	for (uint32_t k = op->dep; k < op->dep + op->n_deps; k++) {
+		const struct pl_graph_program_dep *d = &f->program.dep[k];
+		const struct node *y = &f->node[r->taken[d->op]];
+
+		if (d->type == PL_E_START && f->program.op[d->op].resource == res &&
+		    y->depth > depth)
+			depth = y->depth;
+	}
+	for (top = r->open[res]; top != PL_NONE && f->node[top].depth > depth;
+	     top = f->node[top].below) {
+		PL_CHECK(follow(f, i, top, PL_E_SEQ, err));
+		f->node[top].depth = 0;
+	}
+	f->node[i].below = top;
+	f->node[i].depth = depth + 1;
+	r->open[res] = i;
+	return 0;
+}
+
+/* Node i is next: what depends on it may be next after it. */
+static int take_node(struct reader *r, struct file *f, uint32_t i, struct pl_err *err)
 {
 	struct pl_graph_program_op *op;
-	uint32_t res, before;
-	bool there = false;
 
 	PL_CHECK(put_op(r, f, i, err));
+	PL_CHECK(pl_grow(&r->taken, &r->cap_taken, f->program.n_ops, sizeof(*r->taken), err));
+	r->taken[f->node[i].op] = i;
 	PL_CHECK(each_dep(r, f, i, put_dep, err));
-	op = &f->program.op[f->node[i].op];
-	res = op->resource;
-	for (size_t had = *cap; res >= had && res >= *cap;) {
-		PL_CHECK(pl_grow(last, cap, res + (size_t)1, sizeof(**last), err));
-		memset(*last + had, 0xff, (*cap - had) * sizeof(**last));
-	}
-	before = (*last)[res];
-	for (uint32_t k = op->dep; k < op->dep + op->n_deps; k++)
-		there |= f->program.dep[k].op == before;
-	if (before != PL_NONE && !there)
-		PL_CHECK(pl_graph_program_after(&f->program, before, PL_E_SEQ, err));
+	PL_CHECK(open_node(r, f, i, err));
 	op = &f->program.op[f->node[i].op];
 	op->flags |= PL_NF_IN_STEP | (op->n_deps ? 0 : PL_NF_STEP_BEGIN);
-	(*last)[res] = f->node[i].op;
 	for (uint32_t k = f->node[i].first; k; k = r->link[k - 1].next)
 		if (!--f->node[r->link[k - 1].to].n_before &&
 		    f->node[r->link[k - 1].to].op == PL_NONE)
@@ -486,11 +525,13 @@ static int by_time(const void *pa, const void *pb, void *arg)
 /* The program of a file. `order`: its nodes by time, for those that are in cycles. */
 static int make_program(struct reader *r, struct file *f, struct pl_err *err)
 {
-	uint32_t *last = NULL, *order = NULL;
-	size_t cap = 0, at = 0;
+	uint32_t *order = NULL;
+	size_t at = 0;
 	int rc;
 
 	r->n_links = r->n_heap = 0;
+	if (r->cap_open)
+		memset(r->open, 0xff, r->cap_open * sizeof(*r->open));
 	for (uint32_t i = 0; i < f->n; i++)
 		PL_TRY(each_dep(r, f, i, note_dep, err));
 	f->dropped = 0; /* each is met again */
@@ -504,11 +545,10 @@ static int make_program(struct reader *r, struct file *f, struct pl_err *err)
 	while (f->program.n_ops < f->n) {
 		while (!r->n_heap && f->node[order[at]].op != PL_NONE)
 			at++;
-		PL_TRY(take_node(r, f, r->n_heap ? pop(r, f) : order[at], &last, &cap, err));
+		PL_TRY(take_node(r, f, r->n_heap ? pop(r, f) : order[at], err));
 	}
 	rc = 0;
 out:
-	pl_free(last);
 	pl_free(order);
 	return rc;
 }
@@ -705,6 +745,8 @@ out:
 	pl_free(r.turns);
 	pl_free(r.comm);
 	pl_free(r.host);
+	pl_free(r.taken);
+	pl_free(r.open);
 	pl_free(r.link);
 	pl_free(r.heap);
 	if (rc < 0)

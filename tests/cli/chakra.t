@@ -68,4 +68,51 @@ status 3 "two files of one rank" "$BIN/graph" -O stat "$TMP/cycle.0.et" "$TMP/ot
 status 2 "a graph among them" "$BIN/graph" -O stat "$TMP/cycle.0.et" "$TMP/data.graph"
 status 3 "trace does not read them" "$BIN/trace" -O stat "$TMP/cycle.0.et"
 says "type: graph " "... and says what does"
+
+# host NAME NODE...: an execution trace NAME.0.et of operators of the host, each
+# ID:NAME:START:DURATION:THREAD:CTRL_DEP:DATA_DEP
+host() {
+	python3 - "$TMP/$1.0.et" "$@" <<-'END'
+		import sys
+		def varint(v):
+		    return bytes([v]) if v < 128 else bytes([v & 127 | 128]) + varint(v >> 7)
+		def number(field, v):
+		    return varint(field << 3) + varint(v)
+		def text(field, v):
+		    v = v.encode() if isinstance(v, str) else v
+		    return varint(field << 3 | 2) + varint(len(v)) + v
+		def message(v):
+		    return varint(len(v)) + v
+		out = message(b"")
+		for node in sys.argv[3:]:
+		    n, name, start, length, thread, ctrl, data = node.split(":")
+		    m = number(1, int(n)) + text(2, name) + number(3, 4)
+		    m += text(4, varint(int(ctrl))) if ctrl else b""
+		    m += text(5, varint(int(data))) if data else b""
+		    m += number(6, int(start)) + number(7, int(length))
+		    m += text(10, text(1, "is_cpu_op") + number(27, 1))
+		    m += text(10, text(1, "tid") + number(9, int(thread)))
+		    out += message(m)
+		open(sys.argv[1], "wb").write(out)
+	END
+}
+
+# lasts NAME TIME WHAT: the step of NAME.0.et takes that time
+lasts() {
+	"$BIN/replay" -q "$TMP/$1.0.et" >"$TMP/out"
+	check "$3" grep -q "^step $2" "$TMP/out"
+}
+
+if command -v python3 >/dev/null; then
+	host both 1:a:0:100:1:: 2:x:100:50:2:1:1
+	lasts both 150.0 "both kinds of dependency on one node: for its end"
+	host inside 1:p:0:100:1:: 2:c:10:10:1:1: 3:q:100:50:1::
+	lasts inside 150.0 "what comes behind an operator waits for it, not only for what is inside"
+	host deep 1:p:0:100:1:: 2:c:10:90:1:1: 3:d:20:30:1:2: 4:e:60:80:1:1: 5:q:150:50:1::
+	lasts deep 220.0 "... and for what is inside, one after the other"
+	host apart 1:p:0:100:1:: 2:c:10:10:2:1: 3:q:100:50:2::
+	lasts apart 100.0 "an operator around a node on another thread holds nothing up there"
+else
+	skip "operators inside others" "no python3"
+fi
 done_testing
