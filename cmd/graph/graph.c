@@ -149,6 +149,11 @@ static int write_chakra(const struct config *c, const struct pl_graph *g, struct
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "%llu communications have no word in Chakra; they are computation there",
 		       (unsigned long long)lost.comms);
+	if (rc >= 0 && lost.groups)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "%llu of %zu groups have ranks that are not written: a simulator waits for "
+		       "them; write all ranks of the job",
+		       (unsigned long long)lost.groups, (size_t)g->n_groups);
 out:
 	pl_buf_fini(&path);
 	return rc;

@@ -34,6 +34,7 @@ struct writing {
 	uint64_t *pool;
 	size_t n_pool, cap_pool;
 	uint64_t *last;	       /* [resource]: its last node so far */
+	bool *world;	       /* [group]: does it have all ranks? Such a one needs no name */
 	uint64_t next, groups; /* groups: id of the node that describes them, 0 none */
 };
 
@@ -98,10 +99,29 @@ unsigned pl_graph_coll_of_chakra(int64_t number)
 	return number >= 0 && number < (int64_t)PL_LEN(numbers) ? numbers[number] : PL_COLL_OTHER;
 }
 
-/* Has the group all ranks of the job? Such a one needs no name. */
-static bool is_world(const struct pl_graph *g, uint32_t group)
+static bool is_world(const struct writing *x, uint32_t group)
 {
-	return group == PL_NONE || g->group[group].n == (uint32_t)g->n_ranks;
+	return group == PL_NONE || x->world[group];
+}
+
+/* Compare the members of the groups with the ranks. */
+static int find_worlds(struct writing *x, struct pl_err *err)
+{
+	const struct pl_graph *g = x->g;
+
+	PL_CHECK(pl_alloc(&x->world, g->n_groups, sizeof(*x->world), err));
+	x->lost->groups = 0;
+	for (size_t i = 0; i < g->n_groups; i++) {
+		const struct pl_ggroup *group = &g->group[i];
+		uint32_t here = 0;
+
+		for (uint32_t k = 0; k < group->n; k++)
+			here += pl_graph_rank_index(g, (int32_t)g->group_rank[group->rank + k]) !=
+				PL_NONE;
+		x->world[i] = here == group->n && here == (uint32_t)g->n_ranks;
+		x->lost->groups += here && here < group->n;
+	}
+	return 0;
 }
 
 /* ASTRA-sim reads the groups as PyTorch describes them: ['[{"pg_name": "1", "ranks": [0, 2]}]'],
@@ -113,7 +133,7 @@ static void put_groups(struct writing *x)
 	size_t at, n = 0;
 
 	for (uint32_t i = 0; i < g->n_groups; i++) {
-		if (is_world(g, i) || !g->group[i].n)
+		if (is_world(x, i) || !g->group[i].n)
 			continue;
 		pl_write_format(&text, "%s{\"pg_name\": \"%u\", \"ranks\": [", n++ ? ", " : "['[",
 				i + 1);
@@ -179,7 +199,7 @@ static void put_communication(struct writing *x, uint32_t i, unsigned type)
 	put_int(x, "comm_size", PL_CK_A_INT64, bytes);
 	if (type == PL_CK_COLL) {
 		put_int(x, "comm_type", PL_CK_A_INT64, pl_graph_chakra_coll(pl_node_coll(s, i)));
-		if (is_world(x->g, group))
+		if (is_world(x, group))
 			return;
 		snprintf(name, sizeof(name), "%u", group + 1);
 		put_attr(&x->w, PL_CK_ATTR, "pg_name", 0, 0, name);
@@ -356,6 +376,7 @@ int pl_graph_write_chakra(const struct pl_graph *g, uint32_t rank, struct pl_out
 	put_attr(&x.w, PL_CK_META_ATTR, "rank", PL_CK_A_INT64, x.rank, NULL);
 	put_attr(&x.w, PL_CK_META_ATTR, "world_size", PL_CK_A_INT64, g->n_ranks, NULL);
 	give(&x);
+	PL_TRY(find_worlds(&x, err));
 	put_groups(&x);
 	PL_TRY(failed(&x, err));
 	PL_TRY(pl_alloc(&x.last, g->n_res + 1, sizeof(*x.last), err));
@@ -369,5 +390,6 @@ out:
 	pl_free(x.list);
 	pl_free(x.pool);
 	pl_free(x.last);
+	pl_free(x.world);
 	return rc;
 }

@@ -42,6 +42,20 @@ as_written() {
 as_written data --ranks=2 --layers=2 --steps=2
 as_written pipe --ranks=4 --tp=1 --pp=2 --layers=2 --microbatches=2 --steps=2
 
+# ranks 0 and 1 of four: all of one group, and half of two other groups of that size
+"$GEN/kgen" -o "$TMP/groups" --seed=1 --record-groups --ranks=4 --tp=2 --layers=2 --steps=1 >/dev/null
+# named FILE: how many attributes pg_name
+named() {
+	LC_ALL=C tr -c '[:alnum:]_' '\n' <"$1" | grep -c '^pg_name$'
+}
+status 0 "all ranks of four groups" "$BIN/graph" -O chakra -o "$TMP/four" "$TMP"/groups/rank?.json
+check "... no warning" no grep -q "groups have ranks" "$TMP/err"
+status 0 "two ranks of the four" "$BIN/graph" -O chakra -o "$TMP/half" "$TMP"/groups/rank[01].json
+says "2 of 3 groups have ranks that are not written" "... a warning"
+check "... only their own group is all ranks" test "$(named "$TMP/half.0.et")" -gt 1 \
+	-a "$(named "$TMP/half.0.et")" -lt "$(named "$TMP/four.0.et")"
+check "... the others keep their members" grep -aq '"ranks": \[0, 2\]}, {"pg_name": "[0-9]*", "ranks": \[1, 3\]}\]' "$TMP/half.0.et"
+
 # what was written and read has the nodes and edges of what was read first
 "$BIN/graph" -q -O chakra -o "$TMP/again" "$TMP/data.again"
 counts "$TMP/data.again" >"$TMP/first"
