@@ -174,8 +174,8 @@ struct resource {
 struct window {
 	int64_t number;
 	pl_ns start, end;
-	int32_t step;	/* index into builder.step; ascends from window to window */
-	uint32_t again; /* steps of this number before it */
+	int32_t step;  /* index into builder.step; ascends from window to window */
+	int32_t again; /* steps of this number before it; negative: before those of another rank */
 };
 
 /* Calls by correlation. */

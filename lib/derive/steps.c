@@ -3,8 +3,13 @@
  *
  * On a thread, consecutive annotations with the same number are one window. If a number comes again
  * after other numbers, it is another step with this number (a job may count anew in every epoch).
- * The k-th step with a number on one thread is the k-th on every other thread and rank. If several
- * threads of a rank have a step, its window covers theirs. A window ends where the next begins.
+ * The k-th step with a number on one thread is the k-th on every other thread of the rank. If
+ * several threads of a rank have a step, its window covers theirs. A window ends where the next
+ * begins.
+ *
+ * Ranks may have recorded different epochs. Their windows of a number are compared with those of
+ * the rank that has the most windows: the k-th is the k + d-th there, for the d with which most of
+ * them overlap in time; if none do, the k-th is the k-th, and a warning says so.
  *
  * Steps are in order of their numbers if every rank executed them in this order, otherwise in order
  * of their first start on any rank. If a rank has another order, its work in a step that should
@@ -17,7 +22,7 @@
 
 struct key { /* a step: its number, and how many of that number were before it */
 	int64_t number;
-	uint32_t again;
+	int32_t again;
 	pl_ns start;	/* first on any rank */
 	uint32_t index; /* in the order of numbers */
 };
@@ -148,6 +153,125 @@ static void rank_windows(struct builder *b, struct rank *rank)
 		       (long long)o.first, o.n);
 }
 
+/* ---- epochs ---------------------------------------------------------------------------------- */
+
+static bool overlap(const struct window *a, const struct window *c)
+{
+	return a->start < c->end && c->start < a->end;
+}
+
+/* Of the n windows of one number, in order, the one that overlaps with w and begins nearest to it,
+ * NULL: there is none. */
+static const struct window *overlapping(const struct window *v, size_t n, const struct window *w)
+{
+	const struct window *before, *behind;
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, n, v[i].start < w->start);
+	before = i && overlap(&v[i - 1], w) ? &v[i - 1] : NULL;
+	behind = i < n && overlap(&v[i], w) ? &v[i] : NULL;
+	if (!before || !behind)
+		return before ? before : behind;
+	return w->start - before->start < behind->start - w->start ? before : behind;
+}
+
+static int by_size(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+	int order = PL_COMPARE(abs(a), abs(b));
+
+	return order ? order : PL_COMPARE(a, b);
+}
+
+/* By how much to shift the n windows of a number against the n_other of another rank, both in
+ * order; *none: none of them overlap. vote: room for n. */
+static int32_t shift_of(const struct window *w, size_t n, const struct window *other,
+			size_t n_other, int32_t *vote, bool *none)
+{
+	int32_t shift = 0;
+	size_t votes = 0, most = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct window *at = overlapping(other, n_other, &w[i]);
+
+		if (at)
+			vote[votes++] = at->again - w[i].again;
+	}
+	pl_sort(vote, votes, sizeof(*vote), by_size); /* the smaller shift, if as many are for it */
+	for (size_t i = 0, k; i < votes; i += k) {
+		for (k = 1; i + k < votes && vote[i + k] == vote[i]; k++)
+			;
+		if (k > most) {
+			most = k;
+			shift = vote[i];
+		}
+	}
+	*none = !votes;
+	return shift;
+}
+
+/* `other`: windows of the rank that has the most, by number. */
+static void shift_rank(struct builder *b, struct rank *rank, const struct window *other,
+		       size_t n_other)
+{
+	struct window *w = rank->win;
+	size_t missed = 0, at = 0;
+	int64_t first = 0;
+	int32_t *vote;
+
+	if (pl_alloc(&vote, rank->n_win, sizeof(*vote), b->err) < 0)
+		return;
+	pl_sort(w, rank->n_win, sizeof(*w), by_number);
+	for (size_t i = 0, n, m; i < rank->n_win; i += n, at += m) {
+		int32_t shift;
+		bool none;
+
+		for (n = 1; i + n < rank->n_win && w[i + n].number == w[i].number; n++)
+			;
+		while (at < n_other && other[at].number < w[i].number)
+			at++;
+		for (m = 0; at + m < n_other && other[at + m].number == w[i].number; m++)
+			;
+		if (!m || (n == 1 && m == 1))
+			continue;
+		shift = shift_of(&w[i], n, &other[at], m, vote, &none);
+		if (none && !missed++)
+			first = w[i].number;
+		for (size_t k = i; k < i + n; k++)
+			w[k].again += shift;
+	}
+	pl_sort(w, rank->n_win, sizeof(*w), by_start);
+	pl_free(vote);
+	if (missed)
+		pl_say(b->o->log, PL_LOG_WARN,
+		       "rank %d: step %lld comes several times, and never at the time of one of "
+		       "another rank (%zu such steps): which of them belong together is not known",
+		       rank->rank, (long long)first, missed);
+}
+
+static void shift_ranks(struct builder *b)
+{
+	struct rank *most = b->rank;
+	struct window *by = NULL;
+	bool many = false;
+	size_t n;
+
+	for (size_t r = 0; r < b->n_ranks; r++) {
+		most = b->rank[r].n_win > most->n_win ? &b->rank[r] : most;
+		for (size_t i = 0; i < b->rank[r].n_win; i++)
+			many |= b->rank[r].win[i].again > 0;
+	}
+	n = b->n_ranks ? most->n_win : 0;
+	if (!many || b->n_ranks < 2 || pl_alloc(&by, n, sizeof(*by), b->err) < 0)
+		return;
+	memcpy(by, most->win, n * sizeof(*by));
+	pl_sort(by, n, sizeof(*by), by_number);
+	for (size_t r = 0; r < b->n_ranks; r++)
+		if (&b->rank[r] != most)
+			shift_rank(b, &b->rank[r], by, n);
+	pl_free(by);
+}
+
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /* All steps, in order of their numbers; the step of a window becomes an index into them. */
@@ -242,6 +366,7 @@ void pl_derive_steps(struct builder *b)
 
 	for (size_t r = 0; r < b->n_ranks; r++)
 		rank_windows(b, &b->rank[r]);
+	shift_ranks(b);
 	list_keys(b, &key, &n);
 	if (!rising(b))
 		order_by_time(b, key, n);

@@ -615,8 +615,74 @@ static void links_of_ranks(void)
 	links((const char *const[]){ NULL, NULL, NULL }, "");
 }
 
+/* In how many steps from number `from` on, of n, is there an operation of this name? */
+static int steps_with(const char *name, size_t from, size_t n)
+{
+	int count = 0;
+
+	for (size_t k = from; k < from + n && k < graph.n_steps; k++) {
+		const struct pl_shape *s = &graph.shape[graph.step[k].shape];
+		bool found = false;
+
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+			found |= !strcmp(pl_intern_get(&graph.str, s->name[i]), name);
+		count += found;
+	}
+	return count;
+}
+
+/* Bits of `epochs` say which epochs a rank recorded, each with three steps of 20 ms in 300 ms. */
+static void epochs(int32_t rank, unsigned recorded, const char *name, int64_t late_us)
+{
+	uint32_t s = segment();
+	pl_id h = track(s, rank, -1, "100");
+
+	for (int64_t e = 0; e < 3; e++)
+		for (int64_t k = 0; k < 3 && recorded >> e & 1; k++) {
+			int64_t from = 300000 * e + 20000 * k + late_us;
+
+			step(s, h, k, from, from + 19000);
+			ev(s, PL_K_HOST_OP, h, name, from + 100, from + 10000, 0);
+		}
+}
+
+static void test_epochs(void)
+{
+	begin_trace();
+	epochs(0, 3, "all", 0);
+	epochs(1, 2, "second", 1000);
+	if (ok(build(), "a rank that recorded the second of two epochs")) {
+		is_i64((long long)graph.n_steps, 6, "... six steps");
+		is_i64(steps_with("all", 0, 6), 6, "... of the rank with both");
+		is_i64(steps_with("second", 0, 3), 0, "... none of the first three of the other");
+		is_i64(steps_with("second", 3, 3), 3, "... and all of the rest");
+		ok(!said.n, "... no warning");
+	}
+	end_trace();
+
+	begin_trace();
+	epochs(0, 6, "late", 0);
+	epochs(1, 3, "early", 0);
+	if (ok(build(), "one rank without the first epoch, one without the last")) {
+		is_i64((long long)graph.n_steps, 9, "... nine steps");
+		is_i64(steps_with("early", 0, 6), 6, "... the first six of the one");
+		is_i64(steps_with("late", 3, 6), 6, "... the last six of the other");
+	}
+	end_trace();
+
+	begin_trace();
+	epochs(0, 3, "all", 0);
+	epochs(1, 3, "later", 100000);
+	if (ok(build(), "ranks whose steps do not overlap")) {
+		is_i64((long long)graph.n_steps, 6, "... their steps belong together in order");
+		ok(said.n && strstr((char *)said.p, "comes several times"), "... a warning");
+	}
+	end_trace();
+}
+
 int main(void)
 {
+	test_epochs();
 	one_rank();
 	event_waits();
 	events_back();
