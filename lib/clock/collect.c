@@ -302,9 +302,17 @@ static bool by_recorder(const struct pl_segment *seg)
 	return seg->format && !strcmp(seg->format, PL_TRACE_RECORDER);
 }
 
+/* Is it a later part of the file that the segment before it began? The name of the file alone does
+ * not tell: runs may write files of one name into several folders. */
+static bool later_part(const struct pl_align *a, const struct pl_segment *seg)
+{
+	return a->n_segs && seg->source[0] && seg->part > a->prev_part &&
+	       a->seg[a->n_segs - 1].source == a->seg[a->n_segs].source;
+}
+
 /*
- * An importer cuts a very long file into segments: the same file, a common process, other events.
- * And recorders of one process (libraries, a profiler) write a file each: a common process again.
+ * An importer cuts a very long file into segments, its parts: a common process, other events. And
+ * recorders of one process (libraries, a profiler) write a file each: a common process again.
  */
 static int continues_file(struct pl_align *a, const struct pl_segment *seg, size_t sr0, bool *yes,
 			  struct pl_err *err)
@@ -325,10 +333,10 @@ static int continues_file(struct pl_align *a, const struct pl_segment *seg, size
 		PL_TRY(pl_intern_add(&pids, seg->str.str[p], seg->str.len[p], &id, err));
 	}
 	*yes = common && a->n_segs && seg->source[0] &&
-	       (a->seg[a->n_segs - 1].source == a->seg[a->n_segs].source || by_recorder(seg) ||
-		a->prev_recorder) &&
+	       (later_part(a, seg) || by_recorder(seg) || a->prev_recorder) &&
 	       !(first == a->prev_first && a->cur->events == a->prev_events);
 	a->prev_recorder = by_recorder(seg);
+	a->prev_part = seg->part;
 	pl_intern_fini(&a->prev_pids);
 	a->prev_pids = pids;
 	pids = (struct pl_intern){ 0 };

@@ -104,6 +104,7 @@ struct pl_align {
 	uint64_t prev_events;
 	pl_ns prev_first;
 	bool prev_recorder;
+	uint32_t prev_part;
 
 	/* listed.c */
 	struct pl_listed *listed;

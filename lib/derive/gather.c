@@ -331,7 +331,7 @@ static bool same_text(const char *a, const char *b)
  */
 static bool may_share(const struct pl_segment *s, const struct pl_segment *p, bool next)
 {
-	if (next && same_text(s->source, p->source))
+	if (next && s->part > p->part && same_text(s->source, p->source))
 		return true;
 	return s->n_tracks && p->n_tracks && s->track[0].rank == p->track[0].rank &&
 	       (same_text(s->format, PL_TRACE_RECORDER) || same_text(p->format, PL_TRACE_RECORDER));

@@ -122,6 +122,7 @@ struct pl_rows {
 	size_t n_defs, cap_defs;
 	struct pl_comm *comm; /* NULL: nothing to join */
 	uint32_t segments;    /* number of ended segments */
+	uint32_t part;	      /* of those, since the rows were opened by the importer */
 	size_t max_dictionary_bytes;
 	/* The first failure of functions that return no code; the end of the row returns it. */
 	int rc;

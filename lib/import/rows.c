@@ -79,6 +79,7 @@ int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 	PL_CHECK(pl_import_begin(&r->seg, r->path, r->format, err));
 	r->err = err;
 	r->seg.index = r->segments;
+	r->seg.part = r->part;
 	r->max_dictionary_bytes = r->whole		       ? SIZE_MAX
 				  : r->o->max_dictionary_bytes ? r->o->max_dictionary_bytes
 							       : PL_DICTIONARY_BYTES;
@@ -221,6 +222,7 @@ int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 		PL_CHECK(emit_queue(r, 1, err));
 	if (full) {
 		PL_CHECK(end_segment(r, err));
+		r->part++;
 		PL_CHECK(pl_import_rows_open(r, err));
 		if (r->again)
 			PL_CHECK(r->again(r->arg, err));
@@ -252,6 +254,7 @@ int pl_import_rows_again(struct pl_rows *r, struct pl_err *err)
 int pl_import_rows_close(struct pl_rows *r, struct pl_err *err)
 {
 	PL_CHECK(pl_import_rows_flush(r, true, err));
+	r->part = 0;
 	return end_segment(r, err);
 }
 

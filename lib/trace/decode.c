@@ -26,11 +26,16 @@ int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *
 {
 	struct pl_segment is = { .base_ns = 0 };
 	int rc = pl_record_get_fields(c, &pl_trace_record_segment, &is, NULL, err);
+	uint64_t part = rc >= 0 && c->p < c->end ? pl_io_get_varint(c) : 0;
 
+	if (rc >= 0 && (c->bad || part > UINT32_MAX))
+		rc = pl_fail(err, PL_EDATA, "the number of a segment's part is out of range");
 	if (rc < 0) {
 		pl_free(is.source);
+		pl_free(is.format);
 		return rc;
 	}
+	s->part = (uint32_t)part;
 	pl_free(s->source);
 	pl_free(s->format);
 	s->base_ns = is.base_ns;

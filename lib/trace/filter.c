@@ -122,6 +122,7 @@ static int copy_text(char **to, const char *from, struct pl_err *err)
 static int sync_segment(struct dest *d, const struct pl_segment *s, struct pl_err *err)
 {
 	d->seg.base_ns = s->base_ns;
+	d->seg.part = s->part;
 	PL_CHECK(copy_text(&d->seg.source, s->source, err));
 	PL_CHECK(copy_text(&d->seg.format, s->format, err));
 	d->seg.provenance.n = 0;

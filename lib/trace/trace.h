@@ -241,6 +241,9 @@ struct pl_segment {
 	struct pl_meta *meta; /* top-level members of the source, in order */
 	uint32_t n_meta;
 	size_t cap_meta;
+	/* A long source is cut into several segments: the number of this one, from 0. From 1 on it
+	 * continues the segment before it, if both have the same source. */
+	uint32_t part;
 	int64_t base_ns;	  /* add to every time; may become known only at the end */
 	char *source;		  /* name of the source file (without folders); "" unknown */
 	char *format;		  /* "kineto", "chrome", "optable", "replay" ... */

@@ -40,6 +40,8 @@ static int flush_head(struct writer *w, const struct pl_segment *seg, struct pl_
 	int rc = 0;
 
 	pl_record_put_fields(&b, &pl_trace_record_segment, seg);
+	if (seg->part)
+		pl_io_put_varint(&b, seg->part);
 	if (b.failed || b.n != w->head.n || memcmp(b.p, w->head.p, b.n) != 0) {
 		w->head.n = 0;
 		PL_TRY(pl_buf_put(&w->head, b.p, b.n, err));

@@ -72,6 +72,37 @@ status 0 "the newest of them" merged --duplicates=newest "$TMP/r0.trace" "$TMP/r
 check "... the other is gone" test "$(number dropped_segments)" = 1
 check "... what is left is whole" cmp -s "$TMP/merged" "$TMP/m1"
 status 0 "both of them" merged -q --duplicates=keep "$TMP/r0.trace" "$TMP/r0.trace" "$TMP/r1.trace"
+# Two runs may write files of one name into two folders, in containers where every process has the same number.
+for run in 1 2; do
+	mkdir "$TMP/run$run"
+	printf '{"distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": [
+		{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": %d, "dur": 50},
+		{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": %d, "dur": 50}]}\n' \
+		$((run * 900000)) $((run * 900500)) >"$TMP/run$run/trace.json"
+done
+"$BIN/trace" -q -o "$TMP/named.trace" "$TMP/run1/trace.json" "$TMP/run2/trace.json"
+status 3 "two recordings in files of one name" "$BIN/merge" -o "$TMP/twice" "$TMP/named.trace"
+says "rank 0 is in segment 0 already" "... are two"
+status 0 "the newest of them" merged --duplicates=newest "$TMP/named.trace"
+check "... the other is gone" test "$(number dropped_segments)" = 1
+status 0 "both of them" merged -q --duplicates=keep "$TMP/named.trace"
+"$BIN/graph" -q -O text "$TMP/merged" >"$TMP/named.graph"
+check "... their threads of one number are two" test "$(grep -c ^resource "$TMP/named.graph")" = 2
+# A long file becomes several segments, which are one recording.
+awk 'BEGIN {
+	print "{\"distributedInfo\": {\"rank\": 0, \"world_size\": 1}, \"traceEvents\": ["
+	for (i = 0; i < 100000; i++)
+		printf "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"%0200d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":5},\n", i, i * 10
+	print "{}]}"
+}' >"$TMP/long.json"
+"$BIN/trace" -q -u -o "$TMP/long.trace" "$TMP/long.json"
+check "a long file is of several segments" sh -c "'$BIN/trace' --check '$TMP/long.trace' | grep -q ' [2-9] segments,'"
+status 0 "... of one recording" "$BIN/merge" -q -o "$TMP/long.m" "$TMP/long.trace"
+"$BIN/graph" -q -O text "$TMP/long.m" | grep ^resource >"$TMP/long.resources"
+check "... and one thread" test "$(wc -l <"$TMP/long.resources")" = 1
+"$BIN/trace" -q -u --kind=host_op -o "$TMP/long.some" "$TMP/long.m"
+status 0 "... also when a filter has passed them on" "$BIN/merge" -q -o "$TMP/long.m" "$TMP/long.some"
+rm -f "$TMP"/long.*
 # An earlier run of more ranks left files in the folder: as of one host, 74 s before.
 profile() { # RANK HOST START
 	printf '{"host_name": "%s", "distributedInfo": {"rank": %d, "world_size": 4}, "traceEvents": [\n' "$2" "$1"

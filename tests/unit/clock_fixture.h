@@ -21,6 +21,7 @@ struct thread_args { /* of an event on a thread instead of a stream */
 };
 
 static const char *header; /* distributedInfo of the next segments, NULL none */
+static uint32_t part;	   /* of their source */
 
 static char said[8192];
 static void hear(void *arg, enum pl_level level, const char *text)
@@ -136,6 +137,7 @@ static inline int feed_threads(struct pl_align *a, int32_t rank, const char *hos
 	PL_TRY(pl_trace_batch_init(&b, err));
 	pl_free(s.source);
 	s.source = pl_strdup(source);
+	s.part = part;
 	PL_TRY(sink->begin(sink, &s, err));
 	for (size_t i = 0; i < n; i++)
 		PL_TRY(put_event(&s, &b, rank, host, &e[i], g ? &g[i] : NULL, err));

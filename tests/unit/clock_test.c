@@ -555,12 +555,20 @@ static void check_duplicates(void)
 	/* a file so long that its importer made two segments of it */
 	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
 	make_lane(e, 0, 0, 0);
-	ok(feed(a, 0, NULL, "a.json", e, N / 2, &err) == 0 &&
-		   feed(a, 0, NULL, "a.json", e + N / 2, N / 2 - 1, &err) == 0,
-	   "a segment that continues another is none");
+	ok(feed(a, 0, NULL, "a.json", e, N / 2, &err) == 0, "the first part of a file");
+	part = 1;
+	ok(feed(a, 0, NULL, "a.json", e + N / 2, N / 2 - 1, &err) == 0,
+	   "a segment that continues another is no second recording");
+	part = 0;
 	solve(a, &x);
 	ok(x.rc == 0 && x.m.n_clocks == 1 && x.m.n_uses == 2, "... it has the same clock");
 	done(a, &x);
+
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	ok(feed(a, 0, NULL, "a.json", e, N / 2, &err) == 0 &&
+		   feed(a, 0, NULL, "a.json", e + N / 2, N / 2 - 1, &err) == PL_EDATA,
+	   "another file of the same name and process is one");
+	pl_clock_free(a);
 }
 
 static void check_odd_inputs(void)

@@ -14,9 +14,9 @@
 struct notes {
 	struct pl_sink sink;
 	struct pl_buf text;
-	uint32_t segments, tracks;
-	size_t dictionary; /* of the segment that has the most */
-	int32_t rank;	   /* of the first track */
+	uint32_t segments, tracks, part; /* the last one */
+	size_t dictionary;		 /* of the segment that has the most */
+	int32_t rank;			 /* of the first track */
 	int64_t base_ns;
 	char host[64];
 	uint8_t type[64]; /* of tracks */
@@ -78,6 +78,7 @@ static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 	(void)err;
 	n->seen = 0;
 	n->segments++;
+	n->part = seg->part;
 	n->dictionary = pl_intern_bytes(&seg->str) > n->dictionary ? pl_intern_bytes(&seg->str)
 								   : n->dictionary;
 	n->tracks = seg->n_tracks;

@@ -318,6 +318,7 @@ static void test_windows(void)
 			&(struct pl_import_opts){ .max_dictionary_bytes = 100000 }) == 0 &&
 		   st.events == (uint64_t)n && notes.ordered && notes.segments > 1,
 	   "little room for strings makes segments (%u)", notes.segments);
+	ok(notes.part + 1 == notes.segments, "... which are numbered as parts");
 	pl_buf_fini(&b);
 }
 

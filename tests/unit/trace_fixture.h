@@ -130,8 +130,8 @@ static int print_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	struct pl_buf *b = &p->text;
 
 	(void)err;
-	SAY(b, "base %lld source %s format %s events %llu\n", (long long)seg->base_ns, seg->source,
-	    seg->format, (unsigned long long)seg->n_events);
+	SAY(b, "base %lld part %u source %s format %s events %llu\n", (long long)seg->base_ns,
+	    seg->part, seg->source, seg->format, (unsigned long long)seg->n_events);
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *t = &seg->track[i];
 		const pl_id ids[] = { t->host, t->pid, t->tid, t->name, t->process, t->labels };
@@ -345,6 +345,7 @@ static int produce_segment(const struct recipe *how, struct pl_sink *sink, struc
 		PL_TRY(sink->batch ? sink->batch(sink, seg, b, err) : 0);
 	}
 	seg->base_ns = any_number();
+	seg->part = below(2) ? (uint32_t)below(UINT32_MAX) : 0;
 	pl_free(seg->source);
 	seg->source = pl_strdup("rank0.json.gz");
 	seg->track[0].rank = 7;
