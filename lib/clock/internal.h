@@ -62,6 +62,7 @@ struct pl_align_segment {
 	bool continues;	 /* the segment before it */
 	bool dropped;	 /* left out */
 	uint32_t number; /* in the output; if it is left out, the number of the next */
+	int64_t world;	 /* as in pl_align */
 };
 
 struct pl_comm_stream { /* a key of pl_align.comm_streams */

@@ -173,9 +173,7 @@ int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_
 	if ((rc = pl_trace_header_read(seg, false, &h, err)) < 0)
 		return rc;
 	if (h.world > 0) /* -1: other ranks were renumbered, or are of another job */
-		a->world = (!a->world || a->world == h.world) && rank < h.world ? h.world : -1;
-	if (a->world > MOST_RANKS)
-		a->world = -1;
+		a->seg[a->n_segs].world = rank < h.world && h.world <= MOST_RANKS ? h.world : -1;
 	for (size_t i = 0; i < h.n_groups && rc >= 0 && (h.rank < 0 || h.rank == rank); i++)
 		rc = note_group(a, &h.group[i], rank, h.world, &all, err);
 	pl_trace_header_fini(&h);

@@ -211,6 +211,17 @@ out:
 	return rc;
 }
 
+/* How many ranks the job has, if the segments that stay do not contradict each other. */
+static void find_world(struct pl_align *a)
+{
+	for (size_t i = 0; i < a->n_segs; i++) {
+		const struct pl_align_segment *s = &a->seg[i];
+
+		if (s->world && !s->dropped)
+			a->world = !a->world || a->world == s->world ? s->world : -1;
+	}
+}
+
 int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 {
 	bool chosen = a->o.duplicates == PL_DUP_FIRST || a->o.duplicates == PL_DUP_NEWEST;
@@ -237,7 +248,8 @@ int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 			PL_TRY(say_several(a, v + i, m - i, err));
 	}
 	if (chosen)
-		rc = remove_dropped(a, err);
+		PL_TRY(remove_dropped(a, err));
+	find_world(a);
 out:
 	pl_free(v);
 	return rc;
