@@ -13,7 +13,7 @@ struct config {
 	struct pl_common c;    /* first */
 	int clock, duplicates; /* as in enum pl_clock_by and enum pl_clock_dup */
 	const char *report;
-	int64_t max_residual; /* ns; -1 none */
+	int64_t max_residual; /* ns; INT64_MAX none */
 };
 
 struct member {
@@ -62,7 +62,7 @@ static const struct pl_opt options[] = {
 
 static void defaults(void *config)
 {
-	((struct config *)config)->max_residual = -1;
+	((struct config *)config)->max_residual = INT64_MAX;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -194,7 +194,7 @@ static int judge(const struct config *c, const struct pl_merge *m, struct pl_err
 
 	for (uint32_t i = 0; i < m->n_clocks; i++)
 		worst = pl_max_i64(worst, m->clock[i].residual_max_ns);
-	if (c->max_residual < 0 || worst <= c->max_residual)
+	if (worst <= c->max_residual)
 		return 0;
 	return pl_fail(err, PL_ENO, "the greatest residual is %s, more than %s",
 		       pl_fmt_ns(is, sizeof(is), worst),
@@ -208,7 +208,7 @@ static int check_outputs(const struct config *c, struct pl_err *err)
 	if (c->report && !strcmp(c->report, "-") && std)
 		return pl_fail(err, PL_EUSAGE,
 			       "--report=- and the trace both go to standard output: give -o FILE");
-	if (c->max_residual < -1)
+	if (c->max_residual < 0)
 		return pl_fail(err, PL_EUSAGE, "--max-residual: a time cannot be negative");
 	return 0;
 }

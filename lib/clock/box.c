@@ -8,7 +8,8 @@
  * a constraint, clocks move within their intervals: the estimate is projected onto one broken
  * constraint after the other. If this does not satisfy all constraints, no clock moves, and the
  * broken ones are reported. The edges of a negative cycle (Bellman-Ford) are reported too, because
- * no constant offsets satisfy them.
+ * no constant offsets satisfy them. Nothing can be moved between events of one clock: there the
+ * match is wrong, or the clock is not one.
  *
  * Cost: O(members) to collect, O(clocks x pairs) to solve.
  */
@@ -32,7 +33,8 @@ struct box {
 	struct pl_intern keys;
 	struct edge *edge; /* the tightest of each pair of clocks (and kind) */
 	size_t n, cap;
-	uint64_t broken; /* constraints */
+	uint64_t broken; /* constraints between clocks */
+	uint64_t within; /* and within one */
 };
 
 static pl_ns aligned(const struct box *b, uint32_t ev, bool end)
@@ -52,7 +54,10 @@ static int add_edge(struct box *b, uint32_t start, uint32_t end, bool p2p, struc
 
 	if (b->a->ev[end].open || (e.before == e.after && e.room >= -SLACK_NS))
 		return 0;
-	b->broken += e.room < -SLACK_NS;
+	if (e.before == e.after)
+		b->within++;
+	else
+		b->broken += e.room < -SLACK_NS;
 	PL_CHECK(pl_intern_add(&b->keys, (const char *)key, sizeof(key), &id, err));
 	PL_CHECK(pl_grow(&b->edge, &b->cap, b->keys.n, sizeof(*b->edge), err));
 	if (id == b->n || e.room < b->edge[id].room)
@@ -208,37 +213,53 @@ static int put_conflict(const struct box *b, const struct edge *e, struct pl_clo
 	return c->name_before && c->name_after ? 0 : pl_fail(err, PL_ENOMEM, "out of memory");
 }
 
+/* Say the worst of n broken constraints, between clocks or within one. */
+static int say_worst(const struct box *b, bool within, uint64_t n, struct pl_err *err)
+{
+	const struct pl_align *a = b->a;
+	const struct edge *worst = NULL;
+	const struct pl_comm *s, *t;
+	char over[24], text[256];
+
+	for (size_t i = 0; i < b->n; i++) {
+		const struct edge *e = &b->edge[i];
+
+		if ((e->before == e->after) == within && (!worst || e->room < worst->room))
+			worst = e;
+	}
+	if (!n || !worst)
+		return 0;
+	s = &a->ev[worst->start];
+	t = &a->ev[worst->end];
+	snprintf(text, sizeof(text),
+		 "\"%.80s\" of rank %d ends %s before \"%.80s\" of rank %d begins",
+		 pl_intern_get(&a->str, t->name), t->rank,
+		 pl_fmt_ns(over, sizeof(over), pl_sub_sat(0, worst->room)),
+		 pl_intern_get(&a->str, s->name), s->rank);
+	if (a->o.strict)
+		return pl_fail(err, PL_EDATA,
+			       "%llu contradiction%s: %s (without --strict: a warning)",
+			       (unsigned long long)n, n == 1 ? "" : "s", text);
+	pl_say(a->o.log, PL_LOG_WARN, "%llu contradiction%s %s: %s, which it needs%s; see --report",
+	       (unsigned long long)n, n == 1 ? "" : "s",
+	       within ? "within one clock" : "to constant offsets", text,
+	       within ? ", so the match is wrong or the ranks do not share a clock" : "");
+	return 0;
+}
+
 static int report(struct box *b, struct pl_err *err)
 {
 	struct pl_clock_report *r = b->a->rep;
-	const struct pl_conflict *c;
-	char over[24], text[256];
 
 	PL_CHECK(mark_cycle(b, err));
 	qsort(b->edge, b->n, sizeof(*b->edge), by_room);
 	PL_CHECK(pl_alloc(&r->conflict, PL_CONFLICTS_MAX, sizeof(*r->conflict), err));
-	r->conflicts = b->broken;
+	r->conflicts = b->broken + b->within;
 	for (size_t i = 0; i < b->n && r->n_conflicts < PL_CONFLICTS_MAX; i++)
 		if (b->edge[i].cycle || b->edge[i].room < -SLACK_NS)
 			PL_CHECK(put_conflict(b, &b->edge[i], r, err));
-	if (!r->n_conflicts)
-		return 0;
-	c = &r->conflict[0];
-	for (uint32_t i = 1; i < r->n_conflicts; i++)
-		if (r->conflict[i].excess_ns > c->excess_ns)
-			c = &r->conflict[i];
-	snprintf(text, sizeof(text),
-		 "\"%.80s\" of rank %d ends %s before \"%.80s\" of rank %d begins", c->name_after,
-		 c->rank_after, pl_fmt_ns(over, sizeof(over), c->excess_ns), c->name_before,
-		 c->rank_before);
-	if (b->a->o.strict)
-		return pl_fail(err, PL_EDATA,
-			       "%llu contradictions: %s (without --strict: a warning)",
-			       (unsigned long long)b->broken, text);
-	pl_say(b->a->o.log, PL_LOG_WARN,
-	       "%llu contradictions to constant offsets: %s, which it needs; see --report",
-	       (unsigned long long)b->broken, text);
-	return 0;
+	PL_CHECK(say_worst(b, false, b->broken, err));
+	return say_worst(b, true, b->within, err);
 }
 
 int pl_clock_box(struct pl_align *a, struct pl_err *err)
@@ -248,7 +269,7 @@ int pl_clock_box(struct pl_align *a, struct pl_err *err)
 	int rc;
 
 	PL_TRY(collect(&b, err));
-	if (!b.broken)
+	if (!b.broken && !b.within)
 		goto out;
 	PL_TRY(pl_alloc(&delta, a->n_clocks, sizeof(*delta), err));
 	if (project(&b, delta)) {
@@ -258,9 +279,10 @@ int pl_clock_box(struct pl_align *a, struct pl_err *err)
 			b.edge[i].room = pl_sub_sat(0, excess(&b.edge[i], delta));
 		b.broken = 0;
 		for (size_t i = 0; i < b.n; i++)
-			b.broken += b.edge[i].room < -SLACK_NS;
+			b.broken +=
+				b.edge[i].before != b.edge[i].after && b.edge[i].room < -SLACK_NS;
 	}
-	if (b.broken)
+	if (b.broken || b.within)
 		PL_TRY(report(&b, err));
 out:
 	pl_free(delta);

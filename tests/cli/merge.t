@@ -132,6 +132,13 @@ status 3 "the newest run, of a job of other size" merged --strict --duplicates=n
 says "ranks 2-3 of 4" "... lacks ranks, as without the older one"
 status 0 "both" merged -v --duplicates=keep "$TMP/runs.trace"
 says "2 recordings: .*, used as one" "... which is said with -v"
+# Ranks of one host whose collectives do not overlap: no clock can be moved.
+profile 0 node1 1000000 >"$TMP/rank0.json"
+profile 1 node1 1000200 >"$TMP/rank1.json"
+"$BIN/trace" -q -o "$TMP/apart.trace" "$TMP/rank0.json" "$TMP/rank1.json"
+status 0 "partners that cannot be, on one clock" merged "$TMP/apart.trace"
+says "8 contradictions within one clock: .* the match is wrong or the ranks do not share a clock" "... are said as such"
+check "... and all are counted" test "$(number conflicts_total)" = 8
 status 0 "files of two runs, on hosts that are not known" sh -c \
 	"sed -i 's/\"host_name\": \"node1\", //; s/\"dp\"/\"old\"/' '$TMP'/runs/rank[23].json
 	'$BIN/trace' -q '$TMP/runs' | '$BIN/merge' >/dev/null"
@@ -141,6 +148,7 @@ status 3 "profiler files are not traces yet" "$BIN/merge" "$TMP/rank0.json"
 says "trace FILE" "... the remedy is named"
 status 3 "an empty file" "$BIN/merge" -o "$TMP/none" /dev/null
 status 2 "report and trace to one place" "$BIN/merge" --report=- "$TMP/job.trace"
+status 2 "a negative limit" "$BIN/merge" --max-residual=-1ns -o "$TMP/none" "$TMP/job.trace"
 status 2 "an unknown way to share clocks" "$BIN/merge" --clock=phase "$TMP/job.trace"
 status 0 "the report to standard output" "$BIN/merge" --report=- -o "$TMP/m6" "$TMP/job.trace"
 check "... arrives" grep -q paceline.clock/1 "$TMP/out"
