@@ -1,10 +1,12 @@
 /*
  * Which events are one communication.
  *
- * Where the group and a sequence number are recorded they decide. Where only the group is, the
- * order of its ranks' events does (order.c), step by step if steps are recorded. Where neither is
- * recorded, infer.c finds the groups. A name that several groups share (every replica's "tp") shows
- * in events that end before their supposed partners begin: it then counts as not recorded.
+ * Where the group and a sequence number are recorded they decide. If a rank has a number several
+ * times, as when numbers begin again in each step, the recorded step decides, too. Where only the
+ * group is, the order of its ranks' events does (order.c), step by step if steps are recorded.
+ * Where neither is recorded, infer.c finds the groups. A name that several groups share (every
+ * replica's "tp") shows in events that end before their supposed partners begin: it then counts as
+ * not recorded.
  *
  * Cost: sorting, and O(N) to follow sequences that agree.
  */
@@ -102,6 +104,19 @@ struct sorted { /* an event of a recorded group, with its sort key */
 PL_COMPARATOR(by_group, struct sorted, group, ev);
 
 PL_COMPARATOR(by_number, struct sorted, step, seq, coll, ev);
+
+PL_COMPARATOR(by_number_alone, struct sorted, seq, coll, ev);
+
+/* Does some rank have a number twice? Sorts v[0..n). */
+static bool number_repeats(const struct pl_align *a, struct sorted *v, uint32_t n)
+{
+	qsort(v, n, sizeof(*v), by_number_alone);
+	for (uint32_t i = 1; i < n; i++)
+		if (!PL_COMPARE_FIELDS(&v[i], &v[i - 1], seq, coll) &&
+		    a->ev[v[i].ev].rank == a->ev[v[i - 1].ev].rank)
+			return true;
+	return false;
+}
 
 /* ---- recorded groups ------------------------------------------------------------------------- */
 
@@ -262,10 +277,12 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 			PL_CHECK(pl_clock_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
 	}
 	for (uint32_t i = 0; i < n; i++) { /* what some lack tells nothing */
-		v[i].step = steps ? v[i].step : PL_NO_VALUE;
 		v[i].seq = seqs ? v[i].seq : PL_NO_VALUE;
 		v[i].coll = seqs ? v[i].coll : PL_NONE;
 	}
+	steps = steps && (!seqs || number_repeats(a, v, n));
+	for (uint32_t i = 0; i < n && !steps; i++)
+		v[i].step = PL_NO_VALUE;
 	a->group[group].by = seqs ? PL_BY_NUMBER : PL_BY_ORDER;
 	return match_parts(k, group, v, n, seqs, err);
 }

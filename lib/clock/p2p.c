@@ -1,6 +1,7 @@
 /*
- * Sends and their receives. They are matched by source, destination, step and number where both
- * sides recorded numbers, else by order between the two ranks. Cost: sorting.
+ * Sends and their receives. They are matched by source, destination and number where both sides
+ * recorded numbers, else by order between the two ranks, in each step if steps are recorded. A rank
+ * may count the steps differently from its peer: then order alone is used. Cost: sorting.
  */
 #include <stdlib.h>
 
@@ -18,51 +19,149 @@ PL_COMPARATOR(by_pair, struct half, src, dst, group, ev);
 
 PL_COMPARATOR(by_key, struct half, step, seq, recv, ev);
 
-/* Sends and receives of one key, the sends first: by order, allowing for a missing head or tail. */
-static int pair_in_order(struct pl_align *a, const struct half *v, size_t n, bool numbered,
-			 struct pl_err *err)
-{
-	uint32_t *ev = NULL, at, ns = 0;
-	struct pl_seq x, y;
-	int rc;
+PL_COMPARATOR(by_number, struct half, seq, recv, ev);
 
+PL_COMPARATOR(by_order, struct half, recv, ev);
+
+/* Sends and receives of one key, in order. */
+struct pairs {
+	uint32_t *ev; /* to be freed */
+	struct pl_seq x, y;
+	uint32_t differs; /* place in y, PL_NONE */
+};
+
+/* Pair v[0..n), the sends first, allowing for a missing head or tail. Without sends or receives ev
+ * stays NULL. */
+static int find_pairs(struct pl_align *a, const struct half *v, size_t n, struct pairs *p,
+		      struct pl_err *err)
+{
+	uint32_t ns = 0;
+
+	memset(p, 0, sizeof(*p));
 	while (ns < n && !v[ns].recv)
 		ns++;
 	if (!ns || ns == n)
 		return 0;
-	PL_TRY(pl_alloc(&ev, 2 * n, sizeof(*ev), err));
+	PL_CHECK(pl_alloc(&p->ev, 2 * n, sizeof(*p->ev), err));
 	for (size_t i = 0; i < n; i++)
-		ev[i] = v[i].ev;
-	x = (struct pl_seq){ ev, ns, v->src, NULL };
-	y = (struct pl_seq){ ev + ns, (uint32_t)n - ns, v->dst, ev + n };
-	at = pl_clock_seq_align(a, &x, &y);
-	if (at != PL_NONE)
-		PL_TRY(pl_clock_diverged(a, "send and receive", x.ev[pl_min_size(at, ns - 1)],
-					 x.rank, y.ev[at], err));
-	rc = pl_clock_add_pairs(a, &x, &y, numbered ? 0 : PL_MATCH_INFERRED, err);
+		p->ev[i] = v[i].ev;
+	p->x = (struct pl_seq){ p->ev, ns, v->src, NULL };
+	p->y = (struct pl_seq){ p->ev + ns, (uint32_t)n - ns, v->dst, p->ev + n };
+	p->differs = pl_clock_seq_align(a, &p->x, &p->y);
+	return 0;
+}
+
+static size_t same_key(const struct half *v, size_t n)
+{
+	size_t k = 1;
+
+	while (k < n && v[k].step == v->step && v[k].seq == v->seq)
+		k++;
+	return k;
+}
+
+static int pair_in_order(struct pl_align *a, const struct half *v, size_t n, bool numbered,
+			 struct pl_err *err)
+{
+	struct pairs p;
+	int rc;
+
+	PL_TRY(find_pairs(a, v, n, &p, err));
+	if (!p.ev)
+		return 0;
+	if (p.differs != PL_NONE)
+		PL_TRY(pl_clock_diverged(a, "send and receive",
+					 p.x.ev[pl_min_size(p.differs, p.x.n - 1)], p.x.rank,
+					 p.y.ev[p.differs], err));
+	rc = pl_clock_add_pairs(a, &p.x, &p.y, numbered ? 0 : PL_MATCH_INFERRED, err);
 out:
-	pl_free(ev);
+	pl_free(p.ev);
 	return rc;
+}
+
+/* How well v[0..n), sorted by key, goes together. */
+struct fit {
+	uint64_t pairs, impossible; /* the receive ends before the send begins */
+	double delay;		    /* of the other ones, all together, ns */
+};
+
+static int add_fit(struct pl_align *a, const struct half *v, size_t n, struct fit *f,
+		   struct pl_err *err)
+{
+	struct pairs p;
+
+	PL_CHECK(find_pairs(a, v, n, &p, err));
+	for (uint32_t i = 0; i < p.y.n; i++) {
+		pl_ns d;
+
+		if (p.y.to[i] == PL_NONE)
+			continue;
+		d = pl_sub_sat(a->ev[p.y.ev[i]].end, a->ev[p.x.ev[p.y.to[i]]].ts);
+		f->pairs++;
+		f->impossible += d < 0;
+		f->delay += d < 0 ? 0 : (double)d;
+	}
+	pl_free(p.ev);
+	return 0;
+}
+
+/* Does the order alone leave fewer without a partner than the order in each step, and fit the times
+ * of the one clock at least as well? Sorts v[0..n). */
+static int steps_mislead(struct pl_align *a, struct half *v, size_t n, bool *yes,
+			 struct pl_err *err)
+{
+	struct fit by_step = { 0 }, plain = { 0 };
+
+	*yes = false;
+	for (size_t i = 1; i < n; i++)
+		if (a->ev[v[i].ev].clock != a->ev[v->ev].clock)
+			return 0;
+	qsort(v, n, sizeof(*v), by_key);
+	for (size_t i = 0, k; i < n; i += k) {
+		k = same_key(v + i, n - i);
+		PL_CHECK(add_fit(a, v + i, k, &by_step, err));
+	}
+	qsort(v, n, sizeof(*v), by_order);
+	PL_CHECK(add_fit(a, v, n, &plain, err));
+	*yes = by_step.pairs && plain.pairs > by_step.pairs &&
+	       plain.impossible <= by_step.impossible &&
+	       plain.delay * (double)(by_step.pairs - by_step.impossible) <=
+		       by_step.delay * (double)(plain.pairs - plain.impossible);
+	*yes |= plain.pairs >= by_step.pairs && plain.impossible < by_step.impossible;
+	return 0;
+}
+
+/* Does one side have a number twice? Sorts v[0..n). */
+static bool number_repeats(struct half *v, size_t n)
+{
+	qsort(v, n, sizeof(*v), by_number);
+	for (size_t i = 1; i < n; i++)
+		if (!PL_COMPARE_FIELDS(&v[i], &v[i - 1], seq, recv))
+			return true;
+	return false;
 }
 
 /* All that went from one rank to another. */
 static int match_pair(struct pl_align *a, struct half *v, size_t n, struct pl_err *err)
 {
-	bool steps = true, seqs = true;
+	bool steps = true, seqs = true, mislead = false;
 
 	for (size_t i = 0; i < n; i++) {
 		steps &= v[i].step != PL_NO_VALUE;
 		seqs &= v[i].seq != PL_NO_VALUE;
 	}
-	for (size_t i = 0; i < n; i++) {
-		v[i].step = steps ? v[i].step : PL_NO_VALUE;
-		v[i].seq = seqs ? v[i].seq : PL_NO_VALUE;
-	}
+	for (size_t i = 0; i < n && !seqs; i++)
+		v[i].seq = PL_NO_VALUE;
+	if (steps && seqs)
+		steps = number_repeats(v, n);
+	else if (steps)
+		PL_CHECK(steps_mislead(a, v, n, &mislead, err));
+	for (size_t i = 0; i < n && (!steps || mislead); i++)
+		v[i].step = PL_NO_VALUE;
 	qsort(v, n, sizeof(*v), by_key);
-	for (size_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && v[k].step == v[i].step && v[k].seq == v[i].seq;)
-			k++;
-		PL_CHECK(pair_in_order(a, v + i, k - i, seqs, err));
+	for (size_t i = 0, k; i < n; i += k) {
+		k = same_key(v + i, n - i);
+		PL_CHECK(pair_in_order(a, v + i, k, seqs, err));
 	}
 	return 0;
 }

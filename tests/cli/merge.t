@@ -187,6 +187,57 @@ status 0 "files whose lists contradict each other" merged "$TMP/listed.trace"
 says "the file of rank 1 does not" "... are named"
 check "... and groups inferred" test "$(number inferred_groups)" -gt 0
 
+# ---- steps that ranks count differently ----------------------------------------------------------
+
+# table COLUMNS FILE: an operation table to a merged trace; the times of partners in $TMP/matches
+table() {
+	"$BIN/trace" -q -f optable --columns="$1" -o "$TMP/table.trace" "$2" &&
+		"$BIN/merge" -q -o "$TMP/merged" "$TMP/table.trace" || return
+	"$BIN/trace" -q -O text "$TMP/merged" | awk '
+		$1 == "event" { sub("ts=", "", $5); ts[$2] = $5 / 1e8 }
+		$1 == "match" { sub("members=", "", $NF); n = split($NF, v, /[,:]/); all[++matches] = $NF }
+		END { for (m = 1; m <= matches; m++) {
+			n = split(all[m], v, /[,:]/)
+			for (i = 2; i <= n; i += 2) printf "%s%s", ts[v[i]], i < n ? "-" : " " } }' >"$TMP/matches"
+}
+cat >"$TMP/numbers.csv" <<-X
+	rank,optype,start_ts,duration,step,seq_id,group,bytes
+	0,all-reduce,1,0.5,0,1,g,1000
+	0,all-reduce,3,0.5,1,2,g,1000
+	1,all-reduce,1,0.5,1,1,g,1000
+	1,all-reduce,3,0.5,2,2,g,1000
+X
+check "numbers that occur once" table group=group,bytes=bytes "$TMP/numbers.csv"
+check "... tell without the step: $(cat "$TMP/matches")" test "$(cat "$TMP/matches")" = "10-10 30-30 "
+cat >"$TMP/again.csv" <<-X
+	rank,optype,start_ts,duration,step,seq_id,group,bytes
+	0,all-reduce,3,0.5,1,1,g,1000
+	1,all-reduce,1,0.5,0,1,g,1000
+	1,all-reduce,3,0.5,1,1,g,1000
+X
+check "numbers that begin again in each step" table group=group,bytes=bytes "$TMP/again.csv"
+check "... tell in their step: $(cat "$TMP/matches")" test "$(cat "$TMP/matches")" = "10 30-30 "
+cat >"$TMP/sends.csv" <<-X
+	rank,optype,start_ts,duration,step,peer,bytes
+	0,send,1,0.5,0,1,1000
+	0,send,3,0.5,1,1,1000
+	0,send,5,0.5,2,1,1000
+	1,recv,1.2,0.3,1,0,1000
+	1,recv,3.1,0.4,2,0,1000
+	1,recv,5.1,0.4,3,0,1000
+X
+check "receives whose steps are counted from 1" table bytes=bytes "$TMP/sends.csv"
+check "... match by order: $(cat "$TMP/matches")" test "$(cat "$TMP/matches")" = "10-12 30-31 50-51 "
+cat >"$TMP/some.csv" <<-X
+	rank,optype,start_ts,duration,step,peer,bytes
+	0,send,1,0.5,0,1,1000
+	0,send,3,0.5,1,1,1000
+	1,recv,3.1,0.4,1,0,1000
+	1,recv,5.1,0.4,2,0,1000
+X
+check "a send too many and a receive too many" table bytes=bytes "$TMP/some.csv"
+check "... are alone, as the steps say: $(cat "$TMP/matches")" test "$(cat "$TMP/matches")" = "30-31 "
+
 # ---- jobs with known clocks ----------------------------------------------------------------------
 
 kgen=${GEN:-}/kgen
