@@ -130,6 +130,7 @@ struct pl_align {
 	uint32_t *member; /* indices of ev */
 	size_t n_members, cap_members;
 	uint32_t n_inferred; /* groups; pairings are one */
+	bool said_restarts;  /* restarts.c: warned once */
 	struct pl_clock_report *rep;
 	struct pl_merge *m; /* its clocks, as far as they are known */
 	int64_t *scratch;   /* of sequences.c: PL_SEQ_SCRATCH */
@@ -232,6 +233,12 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
  * nothing. PL_EDATA if strict. */
 int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err) PL_MUST;
+
+/* ---- restarts.c ---- */
+/* The numbers of the group's events ev[0..n), by (rank, turn), may begin again: which run of
+ * numbers each is of, the same on all ranks. */
+int pl_clock_restarts(struct pl_align *a, const char *group, const uint32_t *ev, size_t n,
+		      int64_t *run, struct pl_err *err) PL_MUST;
 
 /* ---- messages.c ---- */
 struct pl_paired {		    /* messages by collective: indices of pl_align.msg */

@@ -249,12 +249,32 @@ static void say_shared(const struct pl_align *a, const struct pl_comm *e)
 	       pl_intern_get(&a->str, e->group));
 }
 
+/* Numbers that a rank has several times, without steps: their run takes the place of the step. */
+static int find_restarts(struct matcher *k, uint32_t group, struct sorted *v, uint32_t n,
+			 struct pl_err *err)
+{
+	int64_t *run = NULL;
+	int rc;
+
+	qsort(v, n, sizeof(*v), by_group);
+	PL_TRY(pl_alloc(&run, n, sizeof(*run), err));
+	for (uint32_t i = 0; i < n; i++)
+		k->ev[i] = v[i].ev;
+	PL_TRY(pl_clock_restarts(k->a, pl_intern_get(&k->a->str, k->a->group[group].name), k->ev, n,
+				 run, err));
+	for (uint32_t i = 0; i < n; i++)
+		v[i].step = run[i];
+out:
+	pl_free(run);
+	return rc;
+}
+
 /* All events v[0..n) of one recorded group. Those of a shared name go to `rest` instead. */
 static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct pl_err *err)
 {
 	struct pl_align *a = k->a;
 	const struct pl_comm *first = &a->ev[v[0].ev];
-	bool seqs = true, steps = true, shared = false;
+	bool seqs = true, steps = true, shared = false, repeats;
 	uint32_t group;
 
 	if (first->ranks == PL_NONE || first->listed)
@@ -280,9 +300,11 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 		v[i].seq = seqs ? v[i].seq : PL_NO_VALUE;
 		v[i].coll = seqs ? v[i].coll : PL_NONE;
 	}
-	steps = steps && (!seqs || number_repeats(a, v, n));
-	for (uint32_t i = 0; i < n && !steps; i++)
+	repeats = seqs && number_repeats(a, v, n);
+	for (uint32_t i = 0; i < n && (!steps || (seqs && !repeats)); i++)
 		v[i].step = PL_NO_VALUE;
+	if (repeats && !steps)
+		PL_CHECK(find_restarts(k, group, v, n, err));
 	a->group[group].by = seqs ? PL_BY_NUMBER : PL_BY_ORDER;
 	return match_parts(k, group, v, n, seqs, err);
 }

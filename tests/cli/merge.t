@@ -238,6 +238,53 @@ X
 check "a send too many and a receive too many" table bytes=bytes "$TMP/some.csv"
 check "... are alone, as the steps say: $(cat "$TMP/matches")" test "$(cat "$TMP/matches")" = "30-31 "
 
+# ---- numbers that begin again --------------------------------------------------------------------
+
+# restarted RANK HOST PATTERN RUN...: collectives 0-9 of each run, "RUN:FIRST" those from FIRST on; their times
+# differ from run to run with the pattern "own", and do not with "same"
+restarted() {
+	rank=$1
+	host=$2
+	pattern=$3
+	shift 3
+	printf '%s\n' "$@" | awk -F : -v rank="$rank" -v host="$host" -v pattern="$pattern" '
+		BEGIN { printf "{\"host_name\": \"%s\", \"distributedInfo\": {\"rank\": %d, \"world_size\": 2}, \"traceEvents\": [\n", host, rank }
+		{ for (i = $2 + 0; i < 10; i++) {
+			end = $1 * 100000 + i * 1000 + (pattern == "own" ? ($1 * 37 + i * i * 53 * $1) % 400 : 0)
+			printf "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclKernel_AllReduce_RING_LL_Sum_float(x)\", \"pid\": 0, \"tid\": 7, "
+			printf "\"ts\": %d, \"dur\": %d, \"args\": {\"stream\": 7, \"device\": 0, \"Process Group Name\": \"dp\", \"Seq\": %d}},\n", end - 200 - 50 * rank, 200 + 50 * rank, i } }
+		END { print "{}]}" }' >"$TMP/restarted$rank.json"
+}
+# pairs: merges both; the matches of two, as the numbers of the events
+pairs() {
+	"$BIN/trace" -q "$TMP/restarted0.json" "$TMP/restarted1.json" | "$BIN/merge" -o "$TMP/merged" 2>"$TMP/err" || return
+	"$BIN/trace" -q -O text "$TMP/merged" | sed -n 's/^match .* members=0:\([0-9]*\),1:\([0-9]*\)$/\1-\2/p' | tr '\n' ' ' >"$TMP/pairs"
+}
+second="10-0 11-1 12-2 13-3 14-4 15-5 16-6 17-7 18-8 19-9 "
+first="0-0 1-1 2-2 3-3 4-4 5-5 6-6 7-7 8-8 9-9 "
+restarted 0 node1 same 1 2
+restarted 1 node1 same 2
+check "a second run on one clock" pairs
+check "... is found by its times: $(cat "$TMP/pairs")" test "$(cat "$TMP/pairs")" = "$second"
+check "... without a doubt" sh -c "! grep -q 'begin again' '$TMP/err'"
+restarted 1 node1 same 1
+check "a first run on one clock" pairs
+check "... is found by its times: $(cat "$TMP/pairs")" test "$(cat "$TMP/pairs")" = "$first"
+restarted 1 node2 same 2
+check "runs that are alike on two clocks" pairs
+check "... end together: $(cat "$TMP/pairs")" test "$(cat "$TMP/pairs")" = "$second"
+says "numbers begin again on rank 0 more often than on rank 1" "... which is said to be assumed"
+restarted 0 node1 own 1 2
+restarted 1 node2 own 1
+check "a first run with times of its own, on another clock" pairs
+check "... is found by its ends: $(cat "$TMP/pairs")" test "$(cat "$TMP/pairs")" = "$first"
+check "... without a doubt" sh -c "! grep -q 'begin again' '$TMP/err'"
+restarted 0 node1 own 1:5 2
+restarted 1 node2 own 1 2
+check "runs that are equally many, one begins in the middle" pairs
+check "... each number is in its run: $(cat "$TMP/pairs")" test "$(cat "$TMP/pairs")" = \
+	"0-5 1-6 2-7 3-8 4-9 5-10 6-11 7-12 8-13 9-14 10-15 11-16 12-17 13-18 14-19 "
+
 # ---- jobs with known clocks ----------------------------------------------------------------------
 
 kgen=${GEN:-}/kgen
