@@ -201,6 +201,7 @@ static int match_part(struct matcher *k, uint32_t group, const struct sorted *v,
 			  : pl_clock_numbered(k->a, group, k->s, ranks, err);
 }
 
+/* v is sorted by number. */
 static int match_parts(struct matcher *k, uint32_t group, struct sorted *v, uint32_t n,
 		       bool numbered, struct pl_err *err)
 {
@@ -208,7 +209,6 @@ static int match_parts(struct matcher *k, uint32_t group, struct sorted *v, uint
 	uint64_t differences = 0;
 	char what[160];
 
-	qsort(v, n, sizeof(*v), by_number);
 	for (uint32_t i = 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && !PL_COMPARE_FIELDS(&v[end], &v[i], step, seq, coll);)
 			end++;
@@ -305,6 +305,8 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 		v[i].step = PL_NO_VALUE;
 	if (repeats && !steps)
 		PL_CHECK(find_restarts(k, group, v, n, err));
+	if (!seqs || repeats) /* else they are */
+		qsort(v, n, sizeof(*v), by_number);
 	a->group[group].by = seqs ? PL_BY_NUMBER : PL_BY_ORDER;
 	return match_parts(k, group, v, n, seqs, err);
 }
