@@ -160,6 +160,8 @@ static int check_outputs(const struct training *t, struct pl_err *err)
 
 	for (size_t i = 0; i < PL_LEN(path) && rc == 0 && !t->p->rank; i++)
 		rc = check_folder(path[i], err);
+	for (size_t i = 0; i < t->c->log.n && rc == 0 && !t->p->rank; i++)
+		rc = pl_train_log_check(t->c->log.v[i], err);
 	return rc;
 }
 
@@ -184,13 +186,12 @@ static int prepare(struct training *t, struct pl_err *err)
 		PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
 	}
 	PL_CHECK(check_outputs(t, err));
-	PL_CHECK(open_log(t, err));
 	o.backend = t->device.backend;
 	o.ctx = t->device.ctx;
 	o.store = t->device.store;
 	o.world = t->world;
 	o.tracer = t->tracer;
-	o.grad_norm = t->n_logs > 0;
+	o.grad_norm = t->c->log.n && !t->p->rank;
 	PL_CHECK(pl_alloc(&t->t.worker, 1, t->t.engine->size, err));
 	PL_CHECK(t->t.engine->prepare(t->t.worker, &o, err));
 	if (o.backend && o.backend->remarks && !t->p->rank)
@@ -200,7 +201,7 @@ static int prepare(struct training *t, struct pl_err *err)
 	if (o.job->resume)
 		PL_CHECK(t->t.engine->load(t->t.worker, o.job->resume, !t->c->eval, &t->t.step,
 					   err));
-	return 0;
+	return open_log(t, err); /* a job that is refused leaves the log of an earlier one */
 }
 
 static int report(struct training *t, struct pl_err *err)

@@ -163,11 +163,9 @@ static enum form form_of(const char *path)
 	return ends_in(path, ".jsonl") ? JSON_LINES : CSV;
 }
 
-/* Makes the folder l->path with those above it. */
-static int make_folder(struct pl_train_log *l, struct pl_err *err)
+/* Makes the folder p with those above it. */
+static int make_folder(char *p, struct pl_err *err)
 {
-	char *p = l->path;
-
 	for (char *at = p + 1;; at++) {
 		char c = *at;
 
@@ -202,7 +200,7 @@ static int open_file(struct pl_train_log *l, bool append, struct pl_err *err)
 	bool standard = l->form == CSV && !strcmp(l->path, "-");
 
 	if (l->form == EVENTS) {
-		PL_CHECK(make_folder(l, err));
+		PL_CHECK(make_folder(l->path, err));
 		PL_CHECK(name_events(l, err));
 	}
 	l->f = standard ? fdopen(dup(STDOUT_FILENO), "w") : fopen(l->path, append ? "a" : "w");
@@ -216,6 +214,25 @@ static int open_file(struct pl_train_log *l, bool append, struct pl_err *err)
 		put_event(l, "brain.Event:2", NULL);
 	PL_CHECK(pl_write_check(&l->event, err));
 	return flush(l, err);
+}
+
+int pl_train_log_check(const char *path, struct pl_err *err)
+{
+	enum form form = form_of(path);
+	char at[1024];
+	const char *slash = strrchr(path, '/');
+	int n = snprintf(at, sizeof(at), "%s", path);
+
+	if (n >= (int)sizeof(at))
+		return pl_fail(err, PL_ELIMIT, "%.200s: the name is too long", path);
+	if (form == CSV && !strcmp(path, "-"))
+		return 0;
+	if (form == EVENTS)
+		PL_CHECK(make_folder(at, err));
+	else if (access(path, F_OK)) /* its folder, then */
+		snprintf(at, sizeof(at), "%.*s", slash ? (int)(slash - path + 1) : 1,
+			 slash ? path : ".");
+	return access(at, W_OK) ? pl_fail_sys(err, "%s: cannot write there", path) : 0;
 }
 
 int pl_train_log_open(const char *path, bool append, struct pl_train_log **out, struct pl_err *err)

@@ -16,6 +16,8 @@ struct pl_train_log;
  */
 int pl_train_log_open(const char *path, bool append, struct pl_train_log **l,
 		      struct pl_err *err) PL_MUST;
+/* Can such a log be written? It changes no file that is there. */
+int pl_train_log_check(const char *path, struct pl_err *err) PL_MUST;
 /* One row, passed on at once; `begin`: when training began. */
 int pl_train_log_row(struct pl_train_log *l, const struct pl_train_row *row, pl_ns begin,
 		     struct pl_err *err) PL_MUST;

@@ -135,6 +135,14 @@ status 0 "a picture of logs of both texts" "$run" -O svg -o both.svg a.csv a.jso
 sed -n 's/^<path class="l".* d="\(M[^"]*L[^"]*\)".*/\1/p' both.svg | tail -n 2 >curves
 check "... has two equal curves over steps" [ "$(wc -l <curves) $(sort -u curves | wc -l)" = '2 1' ]
 status 4 "a log that cannot be written" "$run" --log=none/a.jsonl tiny.job
+"$run" -q --checkpoint=whole.st --log=stays.csv --log=stays.jsonl tiny.job >out
+cat stays.csv stays.jsonl >before
+head -c 5000 whole.st >cut.st
+for how in resume import; do
+	status 3 "a job that is refused, --$how" "$run" --$how=cut.st --log=stays.csv --log=stays.jsonl --log=new.csv tiny.job
+	check "... leaves the logs of the job before it" sh -c 'cat stays.csv stays.jsonl | cmp - before'
+	check "... and makes none" test ! -e new.csv
+done
 
 # ---- other numbers of ranks -----------------------------------------------------------------------
 # With a learning rate of 0 the loss of a step tells which samples it took.
