@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -91,7 +92,9 @@ int pl_train_keep(struct pl_kept *k, const char *path, int64_t step, int64_t kee
 	PL_CHECK(name_of(path, step, name, err));
 	if (unlink(name) && errno != ENOENT)
 		return pl_fail_sys(err, "%s: removing", name);
-	if (link(path, name))
+	/* of the file itself, where `path` is a symbolic link: the next one is written through it
+	 */
+	if (linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW))
 		PL_CHECK(copy(path, name, err));
 	PL_CHECK(pl_append(&k->step, &k->n, &k->cap, &step, sizeof(step), err));
 	while (k->n > (size_t)keep) {

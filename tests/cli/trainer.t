@@ -196,6 +196,14 @@ check "... and ends as one that was not interrupted" cmp whole.st keep.st.30
 # shellcheck disable=SC2086  # several words
 "$run" -q -n 2 --set steps=8 $every tiny.job >out
 check "a new job leaves those of others alone" [ "$(kept)" = ' .24 .28 .30 .4 .8 .mine ' ]
+mkdir store
+cp whole.st store/real.st
+ln -s store/real.st linked.st
+"$run" -q --checkpoint=linked.st --set checkpoint-every=10 --set checkpoint-keep=2 tiny.job >out
+check "a file by a symbolic link: the earlier checkpoint stays" [ "$(find . -name 'linked.st.*' -type f | sort | tr '\n' ' ')" = \
+	'./linked.st.20 ./linked.st.30 ' ]
+check "... with what it was" no cmp -s linked.st.20 linked.st.30
+check "... and the last one by two names" sh -c 'cmp linked.st linked.st.30 && test -L linked.st'
 status 3 "checkpoint-keep without checkpoints on the way" "$run" --checkpoint=a.st --set checkpoint-keep=3 tiny.job
 
 # ---- a file to evaluate on ------------------------------------------------------------------------
