@@ -296,6 +296,7 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 	PL_TRY(prepare(t, err));
 	pl_train_init(&t->t);
 	if (!t->c->eval) {
+		pl_out_hook(); /* a second request ends a rank by what catch_signals() finds */
 		catch_signals();
 		rc = t->t.engine->control(&t->t, err);
 		pl_progress_end();

@@ -3,8 +3,9 @@
  *
  * A regular file is written as NAME.tmp.PID in the same folder and renamed at the end. The
  * temporary names are registered, so that they are also removed if the process exits early or dies
- * of a signal: the first registration installs handlers for atexit(3) and for signals whose action
- * is the default. The handler unlinks, restores the default and raises the signal again.
+ * of a signal: pl_out_hook(), at the latest the first registration, installs handlers for atexit(3)
+ * and for signals whose action is the default. The handler unlinks, restores the default and raises
+ * the signal again. That of SIGXFSZ does nothing, so that write(2) fails, with EFBIG.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@
 struct pl_out {
 	char *name, *path, *tmp; /* for messages, final, temporary (NULL: no temporary file) */
 	int fd, slot;
+	bool durable;
 	struct pl_buf *mem;
 	struct pl_spool *spool; /* that has `mem`, or NULL */
 	uint8_t *buf;
@@ -65,6 +67,12 @@ static void on_signal(int sig)
 	errno = saved;
 }
 
+/* Not SIG_IGN, which programs that this one starts would have, too. */
+static void on_size_limit(int sig)
+{
+	(void)sig;
+}
+
 static void hook(void)
 {
 	static const int sigs[] = { SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ, SIGXCPU };
@@ -72,20 +80,28 @@ static void hook(void)
 
 	sigemptyset(&act.sa_mask);
 	atexit(remove_all);
-	for (size_t i = 0; i < PL_LEN(sigs); i++)
+	for (size_t i = 0; i < PL_LEN(sigs); i++) {
+		act.sa_handler = sigs[i] == SIGXFSZ ? on_size_limit : on_signal;
 		if (!sigaction(sigs[i], NULL, &old) && !(old.sa_flags & SA_SIGINFO) &&
 		    old.sa_handler == SIG_DFL)
 			sigaction(sigs[i], &act, NULL);
+	}
+}
+
+void pl_out_hook(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, hook);
 }
 
 /* The slot; -1: all are in use; -2: another output has this name. */
 static int slot_take(const char *path)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int slot = -1;
 
-	pthread_once(&once, hook);
+	pl_out_hook();
 	pthread_mutex_lock(&lock);
 	if (atomic_exchange(&slots_owner, getpid()) != getpid())
 		for (int i = 0; i < SLOTS; i++)
@@ -422,6 +438,36 @@ struct pl_in *pl_io_spool_read(struct pl_spool *s, const char *name, struct pl_e
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
+/* Bytes that the system has yet to write could be lost with the power. */
+static int sync_fd(struct pl_out *o, int fd, struct pl_err *err)
+{
+	int rc;
+
+	do {
+		rc = fsync(fd);
+	} while (rc < 0 && errno == EINTR);
+	/* some file systems cannot */
+	if (rc < 0 && errno != EINVAL && errno != ENOTSUP && errno != ENOSYS)
+		return pl_fail_sys(err, "%s: cannot write to the disk", o->name);
+	return 0;
+}
+
+/* The name of a file is in its folder; one that may not be read cannot be synced. */
+static int sync_folder(struct pl_out *o, struct pl_err *err)
+{
+	char *slash = strrchr(o->path, '/');
+	int fd, rc = 0;
+
+	if (slash)
+		slash[slash == o->path] = '\0';
+	fd = open(slash ? o->path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		rc = sync_fd(o, fd, err);
+		close(fd);
+	}
+	return rc;
+}
+
 static int close_fd(struct pl_out *o, struct pl_err *err)
 {
 	int fd = o->fd, rc = 0;
@@ -450,16 +496,25 @@ static int put_in_place(struct pl_out *o, struct pl_err *err)
 	return pl_fail_sys(err, "%s: cannot rename %s to it", o->name, o->tmp);
 }
 
+void pl_out_durable(struct pl_out *o)
+{
+	o->durable = true;
+}
+
 int pl_out_close(struct pl_out *o, struct pl_err *err)
 {
 	int rc = pl_fail_as(err, &o->fail);
 
 	if (!rc && o->buf)
 		rc = flush(o, err);
+	if (!rc && o->durable && o->tmp)
+		rc = sync_fd(o, o->fd, err);
 	if (!rc)
 		rc = close_fd(o, err);
 	if (!rc)
 		rc = put_in_place(o, err);
+	if (!rc && o->durable && o->tmp)
+		rc = sync_folder(o, err);
 	pl_out_abort(o);
 	return rc;
 }

@@ -50,8 +50,14 @@ struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);
 struct pl_out *pl_out_open_new(const char *path, struct pl_err *err);
 int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err) PL_MUST;
 int pl_out_flush(struct pl_out *o, struct pl_err *err) PL_MUST; /* to the system, not to the disk */
+/* A regular file will be on the disk before it has its name, and its name before pl_out_close()
+ * returns. So after a loss of power either the file is whole or the one before it is there. */
+void pl_out_durable(struct pl_out *o);
 /* Flush, check, rename into place. The handle is freed in every case. */
 int pl_out_close(struct pl_out *o, struct pl_err *err) PL_MUST;
+/* Temporary files are removed when a signal ends the process. The first one that is opened does
+ * this; a program that catches signals itself calls it before. */
+void pl_out_hook(void);
 void pl_out_abort(struct pl_out *o); /* no file with the final name is made; NULL is allowed */
 /* Close the output if rc, the result of the writing, is no error; else abort and return rc. */
 int pl_out_finish(struct pl_out *o, int rc, struct pl_err *err) PL_MUST;

@@ -28,6 +28,8 @@ static int copy(const char *from, const char *to, struct pl_err *err)
 	if (!in)
 		return err ? err->code : PL_EIO;
 	out = pl_out_open(to, true, err);
+	if (out)
+		pl_out_durable(out);
 	rc = out ? pl_out_finish(out, pl_out_copy(out, in, err), err) : err ? err->code : PL_EIO;
 	pl_in_close(in);
 	return rc;

@@ -243,6 +243,8 @@ static int write_file(struct pl_worker *worker, const char *path, int64_t step, 
 	if (step >= 0)
 		PL_TRY(add_metadata(worker, &w, step, err));
 	out = pl_out_open(path, true, err);
+	if (out && step >= 0)
+		pl_out_durable(out);
 	rc = out ? pl_out_finish(out, pl_weights_write(&w, out, err), err) : err->code;
 out:
 	pl_weights_fini(&w);

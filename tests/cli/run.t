@@ -394,6 +394,26 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 			wait $pid
 			check "asked twice, with a trace: status 130" [ $? = 130 ]
 			check "... leaves nothing" no ls twice.*
+			cp tiny.job small.job
+			sed -i 's/^model .*/model mlp:16-3000-3000-4/' tiny.job
+			for turn in 1 2 3; do
+				begin 1 --pace='*:2000' --checkpoint=twice.st
+				kill -INT $pid
+				sleep 0.4
+				until [ -e twice.st.tmp.$pid ] || [ -e twice.st ] || ! kill -0 $pid; do :; done
+				kill -STOP $pid
+				[ -e twice.st.tmp.$pid ] && break
+				kill -CONT $pid
+				wait $pid
+				rm -f twice.st
+			done
+			check "stopped while it writes the checkpoint" test -e twice.st.tmp.$pid
+			kill -INT $pid
+			kill -CONT $pid
+			wait $pid
+			check "... asked twice: status 130" [ $? = 130 ]
+			check "... leaves nothing" no ls twice.*
+			mv small.job tiny.job
 			;;
 		esac
 		begin 2 --checkpoint=int.st
@@ -504,7 +524,6 @@ says "4 of 4 ranks failed" "... and how many failed"
 little() {
 	(
 		ulimit -f 32
-		trap '' XFSZ
 		exec timeout 30 "$run" -q -n 2 --transport=tcp "$@"
 	)
 }

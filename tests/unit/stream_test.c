@@ -3,10 +3,13 @@
  *
  * runner: threads
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -331,6 +334,72 @@ static void test_signal(int sig)
 	ok(!system("test -z \"$(find . -name 'doomed*')\""), "and left nothing");
 }
 
+/* In place of that of the C library: what was synced, and whether "kept" had its bytes by then. */
+static struct {
+	int files, folders;
+	bool early, late;
+} synced;
+
+int fsync(int fd)
+{
+	struct stat of_fd, kept;
+	bool there = !stat("kept", &kept) && kept.st_size == 3;
+
+	if (!fstat(fd, &of_fd) && S_ISDIR(of_fd.st_mode)) {
+		synced.folders++;
+		synced.late = there;
+	} else {
+		synced.files++;
+		synced.early = there || of_fd.st_size != 3;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
+
+static bool write_kept(bool durable)
+{
+	struct pl_err err = { 0 };
+	struct pl_out *o = pl_out_open(in_dir("kept"), true, &err);
+
+	memset(&synced, 0, sizeof(synced));
+	if (o && durable)
+		pl_out_durable(o);
+	return o && pl_out_finish(o, pl_out_write(o, "abc", 3, &err), &err) == 0;
+}
+
+static void test_durable(void)
+{
+	ok(write_kept(false) && !synced.files && !synced.folders, "an output is not synced");
+	ok(!unlink("kept") && write_kept(true), "unless it shall be on the disk");
+	ok(synced.files == 1 && !synced.early, "all bytes, before it has its name");
+	ok(synced.folders == 1 && synced.late, "and its name afterwards");
+}
+
+/* A limit of the size of files is a failure like others. */
+static void test_size_limit(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		static uint8_t much[100000];
+		struct rlimit most = { 4096, 4096 };
+		struct pl_err err = { 0 };
+		struct pl_out *o = pl_out_open(in_dir("limited"), true, &err);
+		int rc;
+
+		signal(SIGALRM, SIG_DFL);
+		if (!o || setrlimit(RLIMIT_FSIZE, &most))
+			_exit(9);
+		rc = pl_out_finish(o, pl_out_write(o, much, sizeof(much), &err), &err);
+		exit(rc == PL_EIO && err.sys == EFBIG ? 0 : 8);
+	}
+	waitpid(pid, &status, 0);
+	ok(WIFEXITED(status) && !WEXITSTATUS(status), "a file that gets too large: PL_EIO");
+	ok(!system("test -z \"$(find . -name 'limited*')\""), "and nothing is left");
+}
+
 /* Short and long spools: written in parts, read twice, added to after reading. */
 static void test_spool(void)
 {
@@ -395,6 +464,8 @@ int main(void)
 	test_signal(SIGTERM);
 	test_signal(SIGINT);
 	test_signal(0);
+	test_size_limit();
+	test_durable();
 	if (chdir("/") == 0) {
 		char cmd[300];
 
