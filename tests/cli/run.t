@@ -396,6 +396,7 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 			check "... leaves nothing" no ls twice.*
 			cp tiny.job small.job
 			sed -i 's/^model .*/model mlp:16-3000-3000-4/' tiny.job
+			# shellcheck disable=SC2034  # it only counts
 			for turn in 1 2 3; do
 				begin 1 --pace='*:2000' --checkpoint=twice.st
 				kill -INT $pid
