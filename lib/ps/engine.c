@@ -320,7 +320,6 @@ static int come_again(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	memset(&p->w, 0, sizeof(p->w));
 	p->g = (struct pl_ps_group){ .size = p->g.size, .member = p->g.member };
 	err->code = 0;
-	p->has_state = false;
 	rc = make(p, &o, t->stop, err);
 	if (rc < 0) {
 		rc = pl_ps_group_close(p, rc, err);
@@ -421,30 +420,6 @@ static int save(struct pl_worker *w, const char *path, int64_t step, struct pl_e
 	return rc;
 }
 
-/* The state of the optimizer is that of all ranks, in a checkpoint of another engine; one of
- * servers has zeros in its place. */
-static int find_state(struct pl_ps *p, const char *path, struct pl_err *err)
-{
-	const struct pl_net_view *v = &p->w.view;
-	float *slab[2], *numbers;
-	size_t n;
-	uint32_t slabs = pl_optim_slabs(p->w.optim, slab, &n);
-
-	PL_CHECK(pl_alloc(&numbers, n, sizeof(*numbers), err));
-	for (uint32_t i = 0; i < slabs && !p->has_state; i++) {
-		v->be->get(v->ctx, numbers, slab[i], n * sizeof(*numbers));
-		for (size_t k = 0; k < n; k++)
-			p->has_state |= numbers[k] != 0;
-	}
-	pl_free(numbers);
-	if (slabs && !p->has_state && !p->process)
-		pl_say(p->w.o.log, PL_LOG_WARN,
-		       "checkpoint %s has no state of the optimizer, which is that of each worker: "
-		       "the optimizers of the workers begin anew",
-		       path);
-	return 0;
-}
-
 static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
 		struct pl_err *err)
 {
@@ -454,7 +429,7 @@ static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *s
 	w->ranks = (int)p->ranks;
 	rc = pl_train_worker_load(w, path, to_train, step, err);
 	w->ranks = ranks;
-	return rc >= 0 && to_train && *step > 0 ? find_state(p, path, err) : rc;
+	return rc;
 }
 
 static void finish(struct pl_worker *w, bool lost)

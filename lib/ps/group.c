@@ -220,8 +220,8 @@ int pl_ps_group_step(struct pl_ps *p, struct pl_train *t, const struct pl_ps_tur
 	struct pl_ps_tally *y = &p->g.tally;
 
 	share_batch(p, turn->step, turn->batch);
-	if (!p->g.begun && !p->has_state)
-		p->g.begin = turn->step;
+	if (!p->g.begun)
+		p->g.begin = p->w.has_state ? p->w.optim_first : turn->step;
 	p->g.begun = true;
 	pl_optim_shift(p->w.optim, turn->at - turn->step, -p->g.begin);
 	pl_optim_rate(p->w.optim, turn->rate);

@@ -120,7 +120,6 @@ struct pl_ps {
 	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
 	double seconds;		       /* of training; of server 0 */
 	int64_t evaluated;	       /* samples in the weights that it has evaluated last */
-	bool has_state;		       /* the optimizer goes on with that of a checkpoint */
 };
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {

@@ -18,6 +18,8 @@
 static const char key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
 /* of the last step before the checkpoint; older files lack it */
 static const char key_each[] = "paceline.samples_per_step";
+/* the step at which the state of the optimizer began anew, if it did */
+static const char key_first[] = "paceline.optimizer_first";
 /* of the best evaluation, if there was one that counts: its number and what the number is, ... */
 static const char key_best[] = "paceline.best", key_monitor[] = "paceline.monitor",
 		  key_beat[] = "paceline.best_to_beat", key_best_step[] = "paceline.best_step",
@@ -27,6 +29,8 @@ static const char key_best[] = "paceline.best", key_monitor[] = "paceline.monito
 enum { STEP, SAMPLES, TRAINED_ON, SEED, NUMBERS };
 static const char *const number_keys[NUMBERS] = { "paceline.step", "paceline.samples",
 						  "paceline.trained_on", "paceline.seed" };
+
+static const char *const slab_names[] = { "optimizer.0", "optimizer.1" };
 
 /* (rows, cols) to (cols, rows) */
 static void transpose(const float *from, float *to, size_t rows, size_t cols)
@@ -100,8 +104,7 @@ static void add_tensors(struct entries *e, const struct pl_net_tensor *t, uint32
 static int list_tensors(const struct pl_worker *worker, bool optimizer, struct entries *e,
 			struct pl_err *err)
 {
-	static const char *const names[] = { "optimizer.0", "optimizer.1" };
-	float *slab[PL_LEN(names)];
+	float *slab[PL_LEN(slab_names)];
 	size_t n;
 	uint32_t slabs = optimizer ? pl_optim_slabs(worker->optim, slab, &n) : 0;
 	const struct pl_net_view *v = &worker->view;
@@ -109,9 +112,11 @@ static int list_tensors(const struct pl_worker *worker, bool optimizer, struct e
 	PL_CHECK(pl_alloc(&e->v, (size_t)v->n_tensors + v->n_state_tensors + slabs + 1,
 			  sizeof(*e->v), err));
 	for (uint32_t i = 0; i < slabs; i++)
-		e->v[e->n++] = (struct entry){
-			.name = names[i], .n_dims = 1, .dim = { (int64_t)n }, .at = slab[i], .n = n
-		};
+		e->v[e->n++] = (struct entry){ .name = slab_names[i],
+					       .n_dims = 1,
+					       .dim = { (int64_t)n },
+					       .at = slab[i],
+					       .n = n };
 	add_tensors(e, v->tensor, v->n_tensors, v->params);
 	add_tensors(e, v->state_tensor, v->n_state_tensors, v->state);
 	return 0;
@@ -220,6 +225,8 @@ static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, in
 	for (int i = 0; i < NUMBERS; i++)
 		PL_CHECK(add_number(w, number_keys[i], number[i], err));
 	PL_CHECK(add_number(w, key_each, samples_of_step(worker), err));
+	if (worker->optim_first)
+		PL_CHECK(add_number(w, key_first, worker->optim_first, err));
 	PL_CHECK(add_best(worker, w, err));
 	PL_CHECK(pl_weights_add_meta(w, key_optimizer, optimizer_of(worker), err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(w));
@@ -413,6 +420,45 @@ static void read_best(struct pl_worker *worker, const struct pl_weights *w)
 		*b = read;
 }
 
+static bool all_zero(const struct pl_weight *x)
+{
+	const uint8_t *p = x->data;
+
+	for (size_t i = 0; i < x->bytes; i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
+/* Servers have no state of an optimizer, because each worker has its own. They write zeros. Adam
+ * would take them for means of so many gradients as steps were made, and its steps would be too
+ * long. */
+static void find_state(struct pl_worker *worker, const char *path, const struct pl_weights *w,
+		       int64_t step)
+{
+	const struct pl_engine_meeting *m = worker->o.meeting;
+	bool has_slab = false;
+
+	worker->has_state = false;
+	for (size_t i = 0; i < PL_LEN(slab_names); i++) {
+		const struct pl_weight *x = pl_weights_find(w, slab_names[i]);
+
+		has_slab |= x != NULL;
+		worker->has_state |= x && !all_zero(x);
+	}
+	worker->optim_first = 0;
+	if (has_slab && !worker->has_state)
+		worker->optim_first = step;
+	else if (!number_of(w, key_first, &worker->optim_first))
+		worker->optim_first = 0;
+	pl_optim_shift(worker->optim, 0, -worker->optim_first);
+	if (!has_slab || worker->has_state || !step || (m ? m->rank : worker->rank))
+		return;
+	pl_say(worker->o.log, PL_LOG_WARN, "checkpoint %s has no state of the optimizer, %s", path,
+	       m ? "which is that of each worker: the optimizers of the workers begin anew"
+		 : "because servers wrote it: the optimizer begins anew");
+}
+
 /* Refuses a checkpoint of another job. */
 static int check_job(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
 {
@@ -447,6 +493,8 @@ int pl_train_worker_load(struct pl_worker *worker, const char *path, bool to_tra
 	*step = c.number[STEP];
 	PL_TRY(read_tensors(worker, &w, true, err));
 	PL_TRY(pl_train_worker_check_same(worker, checksum(&w), "checkpoint", err));
+	if (to_train)
+		find_state(worker, path, &w, c.number[STEP]);
 out:
 	pl_weights_fini(&w);
 	if (rc < 0)

@@ -77,6 +77,8 @@ struct pl_worker {
 	struct pl_net *net;
 	struct pl_optim *optim;
 	struct pl_optim_opts optim_opts;
+	bool has_state;		 /* of the optimizer, from a checkpoint */
+	int64_t optim_first;	 /* the step at which that state began; Adam counts from there */
 	struct pl_net_view view; /* of net */
 	struct pl_feed feed;
 	struct pl_train_best best;

@@ -93,6 +93,18 @@ ps asp 1 --set 'optimizer adam lr=0.01' --set steps=20 --checkpoint=adam.st --ex
 ps asp 1 --set 'optimizer adam lr=0.01' --set steps=21 --resume=adam.st --export=end.st
 holds err 'warning: .*adam.st has no state of the optimizer' "resumed: the optimizers begin anew, says a warning"
 check "... and the first step of Adam has the length of a first step" close 0.0101 begin.st end.st
+alone() {
+	"$run" --set 'optimizer adam lr=0.01' "$@" tiny.job >out 2>err
+}
+alone --set steps=21 --resume=adam.st --export=end.st
+holds err 'warning: .*adam.st has no state of the optimizer' "... nor has the job without servers that goes on"
+check "... whose first step has that length, too" close 0.0101 begin.st end.st
+check "... and is no shorter" no close 0.0095 begin.st end.st
+alone --set steps=40 --resume=adam.st --checkpoint=whole.st
+alone --set steps=30 --resume=adam.st --checkpoint=half.st
+alone --set steps=40 --resume=half.st --checkpoint=again.st
+check "... and which is continued to the same bits" cmp whole.st again.st
+check "... without a warning" [ ! -s err ]
 "$run" -q --set 'optimizer adam lr=0.01' --set steps=20 --checkpoint=adam.st tiny.job >out
 "$run" -q --set 'optimizer adam lr=0.01' --export=dp.st tiny.job >out
 ps asp 1 --set 'optimizer adam lr=0.01' --resume=adam.st --export=ps.st
