@@ -154,6 +154,41 @@ out:
 	return rc;
 }
 
+/* "[48, 16]" */
+static void put_shape(char *text, size_t room, int n_dims, const int64_t *dim)
+{
+	size_t n = (size_t)snprintf(text, room, "[");
+
+	for (int i = 0; i < n_dims && n < room; i++)
+		n += (size_t)snprintf(text + n, room - n, "%s%lld", i ? ", " : "",
+				      (long long)dim[i]);
+	if (n < room)
+		snprintf(text + n, room - n, "]");
+}
+
+/* So many numbers in another shape are others: a matrix may be transposed. Dimensions of 1 do not
+ * matter. */
+static int check_shape(const struct entry *e, const struct pl_weight *x, struct pl_err *err)
+{
+	char model[120], file[200];
+	int i = 0, k = 0;
+
+	for (;; i++, k++) {
+		while (i < e->n_dims && e->dim[i] == 1)
+			i++;
+		while (k < x->n_dims && x->dim[k] == 1)
+			k++;
+		if (i == e->n_dims || k == x->n_dims || e->dim[i] != x->dim[k])
+			break;
+	}
+	if (i == e->n_dims && k == x->n_dims)
+		return 0;
+	put_shape(model, sizeof(model), e->n_dims, e->dim);
+	put_shape(file, sizeof(file), x->n_dims, x->dim);
+	return pl_fail(err, PL_EDATA, "tensor \"%.200s\" has the shape %s, that of the model is %s",
+		       e->name, file, model);
+}
+
 static int from_file(struct pl_worker *worker, const struct entry *e, const struct pl_weights *w,
 		     struct pl_err *err)
 {
@@ -169,6 +204,7 @@ static int from_file(struct pl_worker *worker, const struct entry *e, const stru
 	if (worker->view.be->device)
 		PL_TRY(pl_alloc(&host, e->n, sizeof(*host), err));
 	PL_TRY(pl_weights_f32(x, file ? file : host ? host : e->at, e->n, err));
+	PL_TRY(check_shape(e, x, err));
 	if (file)
 		transpose(file, host ? host : e->at, (size_t)e->dim[0], (size_t)e->dim[1]);
 	if (host)

@@ -135,6 +135,14 @@ for n in 1 2; do
 done
 check "... as PyTorch calls them" grep -aq '"1.running_mean":{"dtype":"F32","shape":\[24\]' norm.st
 status 3 "weights of another model" "$run" --import=weights.st --set model=mlp:16-20-4 tiny.job
+# the transpose of a matrix has as many numbers
+LC_ALL=C sed 's/"shape":\[48,16\]/"shape":[16,48]/' weights.st >turned.st
+check "weights with a matrix of another shape" no cmp -s turned.st weights.st
+status 3 "... are refused" "$run" --import=turned.st --eval tiny.job
+says '0.weight.* has the shape \[16, 48\], that of the model is \[48, 16\]' "... with both shapes"
+LC_ALL=C sed 's/\("shape":\[48\)\]\(.*}}\)  /\1,1]\2/' weights.st >column.st
+check "a vector as a matrix of one column" grep -aq '"shape":\[48,1\]' column.st
+status 0 "... is the same" "$run" --import=column.st --eval tiny.job
 status 3 "weights are no checkpoint" "$run" --resume=weights.st tiny.job
 
 # ---- its own trace --------------------------------------------------------------------------------
