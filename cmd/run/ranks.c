@@ -322,8 +322,8 @@ static void prepare_child(const struct config *c, int i, const sigset_t *unblock
 		raise(SIGTERM);
 }
 
-/* A signal was sent to a rank, not to this process. Then all ranks write everything and end by that
- * signal, and so does this process. */
+/* A signal was sent to a rank, perhaps before another one to this process. Then all ranks write
+ * everything and end by that signal, and so does this process. */
 static void note_signal_of_ranks(const struct child *v, int n)
 {
 	int sig = WIFSIGNALED(v[0].status) ? WTERMSIG(v[0].status) : 0;
@@ -332,7 +332,7 @@ static void note_signal_of_ranks(const struct child *v, int n)
 		if (!WIFSIGNALED(v[i].status) || WTERMSIG(v[i].status) != sig || v[i].killed)
 			return;
 	for (size_t i = 0; i < PL_LEN(end_signals); i++)
-		if (sig == end_signals[i] && !stop_signal)
+		if (sig == end_signals[i])
 			stop_signal = sig;
 }
 

@@ -15,8 +15,13 @@
 
 #define WINDOW	  16
 #define WINDOW_NS 100000000 /* about how long a window may last */
-/* What is summed over ranks: values of the steps, who wants to stop, the mean time of a step. */
-#define SUMS (3 * WINDOW + 2)
+/* What is summed over ranks: values of the steps, then: */
+enum {
+	STOP_INT = 3 * WINDOW, /* how many ranks were asked to end by SIGINT, and by another one */
+	STOP_TERM,
+	STEP_NS, /* the mean time of a step */
+	SUMS
+};
 
 struct window { /* what was measured since the last sums */
 	int n, width;
@@ -53,11 +58,13 @@ static int put_rows(struct pl_train *t, const struct window *w, double *mean, st
 static int close_window(struct pl_train *t, struct window *w, struct pl_err *err)
 {
 	double *v = w->v, mean = 0, ns;
+	int sig = *t->stop;
 
 	if (!w->n)
 		return 0;
-	v[3 * WINDOW] = *t->stop;
-	v[3 * WINDOW + 1] = (double)t->step_ns / (double)pl_train_measured(t);
+	v[STOP_INT] = sig == SIGINT;
+	v[STOP_TERM] = sig && sig != SIGINT;
+	v[STEP_NS] = (double)t->step_ns / (double)pl_train_measured(t);
 	PL_CHECK(pl_train_worker_sum(t->worker, v, SUMS, err));
 	PL_CHECK(put_rows(t, w, &mean, err));
 	if (!isfinite(mean)) {
@@ -71,11 +78,11 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 		t->time_to_target_s = (double)(w->at[w->n - 1] - t->begin) / 1e9;
 		t->done = true;
 	}
-	if (v[3 * WINDOW] > 0) {
+	if (v[STOP_INT] + v[STOP_TERM] > 0) {
 		t->done = t->interrupted = true;
-		*t->stop = *t->stop ? *t->stop : SIGTERM; /* another rank's */
+		*t->stop = v[STOP_INT] > 0 ? SIGINT : SIGTERM; /* all ranks end by the same one */
 	}
-	ns = v[3 * WINDOW + 1] / t->ranks;
+	ns = v[STEP_NS] / t->ranks;
 	w->width = ns * WINDOW < WINDOW_NS ? WINDOW : (int)(WINDOW_NS / fmax(ns, 1)) + 1;
 	w->width = w->width > WINDOW ? WINDOW : w->width;
 	w->n = 0;

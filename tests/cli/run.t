@@ -432,6 +432,14 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 		wait $pid
 		check "all asked at once: status 130" [ $? = 130 ]
 		check "... with a checkpoint" test -s int.st
+		rm -f one.st
+		begin 3 --checkpoint=one.st
+		# shellcheck disable=SC2086
+		kill -INT "$(echo $ranks | cut -d ' ' -f 2)"
+		wait $pid
+		check "one rank interrupted: status 130" [ $? = 130 ]
+		check "... with a checkpoint" test -s one.st
+		check "... and no message" test ! -s dead.err
 		begin 2 --pace='*:2000'
 		other=${ranks#* }
 		kill -INT $pid
