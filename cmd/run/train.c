@@ -315,6 +315,9 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 	PL_TRY(report(t, err));
 out:
 	rc = finish(t, rc, err);
+	/* it came to this rank after the last step: the others know nothing of it, all is done */
+	if (rc == 0 && t->world && !t->c->eval && !t->t.interrupted)
+		stop_signal = 0;
 	pl_free(t);
 	return rc;
 }

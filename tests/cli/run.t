@@ -370,6 +370,19 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	check "... with a checkpoint" test -s one.st
 	check "... and no message" test ! -s dead.err
 	status 0 "... from which it goes on" "$run" -q -n 3 --set steps=100000000 --set target-loss=1000 --resume=one.st tiny.job
+	sed 's/^model .*/model mlp:16-1024-1024-4/; s/samples=2000/samples=20000/; s/^split .*/split 0.05/' tiny.job >late.job
+	"$run" -q -n 2 --set steps=5 --checkpoint=late.st --report=late.json late.job >out 2>dead.err &
+	pid=$!
+	turn=0
+	until [ -s late.st ] || [ $turn = 500 ]; do
+		sleep 0.02
+		turn=$((turn + 1))
+	done
+	kill -TERM "$(child $pid 'rank 1')"
+	wait $pid
+	check "one rank asked to end in the last evaluation: the job is done" [ $? = 0 ]
+	check "... with its report" grep -q '"steps": 5' late.json
+	check "... and no message" test ! -s dead.err
 	# what a shell has in the background ignores SIGINT
 	if env --default-signal=INT true 2>/dev/null; then
 		how=--default-signal=INT
