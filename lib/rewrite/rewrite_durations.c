@@ -42,12 +42,12 @@ static int find_parts(const struct pl_graph *g, struct rw_change *c, struct pl_e
 
 	PL_TRY(pl_alloc(&c->of_class, CLASSES, sizeof(*c->of_class), err));
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
-	for (c->n_shapes = 0; c->n_shapes < g->n_shapes; c->n_shapes++) {
-		const struct pl_shape *s = &g->shape[c->n_shapes];
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *s = &g->shape[k];
 		uint32_t *class;
 
 		PL_TRY(pl_alloc(&class, s->n_nodes, sizeof(*class), err));
-		c->class[c->n_shapes] = class;
+		c->class[c->n_shapes++] = class;
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			bool selected = i >= s->n_entries && pl_graph_selects(&c->select, s, i);
 			bool *taken;
