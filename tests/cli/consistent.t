@@ -26,7 +26,7 @@ holds "$TMP/out" '^A: .* a step (from its start to that of the next), B: ' "... 
 "$BIN/replay" -q --no-worth -O json "$TMP/gloo.graph" "$TMP/one.graph" >"$TMP/both.json"
 check "one step has no period, so lengths are compared" near "$(figure step_mean_ns "$TMP/both.json")" "$(figure replayed_mean_ns "$TMP/json")" 1e-9
 for fold in none auto; do
-	"$BIN/plan" -q --fold $fold -O text "$TMP/gloo.graph" >"$TMP/plan"
+	"$BIN/plan" -q --preset none --fold $fold -O text "$TMP/gloo.graph" >"$TMP/plan"
 	check "plan --fold $fold: the baseline is the period" near "$(awk '$1 == "baseline" { print $2 }' "$TMP/plan")" "$(figure replayed_period_mean_ns "$TMP/json")" 1e-6
 done
 "$BIN/replay" -q -O svg "$TMP/gloo.graph" >"$TMP/out"
