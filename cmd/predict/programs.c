@@ -6,8 +6,8 @@
  * schedule before it is timed. While programs are timed nothing is compiled. Shared objects stay
  * loaded, because threads of OpenMP may be in the library that came with them.
  *
- * A machine that others share is slower for seconds at a time. A program that always runs for the
- * same time shows it: the yardstick, before and after each program.
+ * A machine that others share is slower for seconds at a time. The yardstick shows it: a fixed
+ * computation, which is timed before and after each program.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -212,17 +212,22 @@ static int compile(struct bench *b)
 	return rc;
 }
 
+/* NULL: dlerror() says why. */
+static void *find_symbol(struct unit *u, const char *name)
+{
+	if (!u->library)
+		u->library = dlopen(u->object, RTLD_NOW | RTLD_LOCAL);
+	return u->library ? dlsym(u->library, name) : NULL;
+}
+
 static program *find_program(struct bench *b, size_t i)
 {
-	struct unit *u = &b->unit[i / UNIT];
 	program *p = NULL;
 	char name[32];
 	void *symbol;
 
-	if (!u->library)
-		u->library = dlopen(u->object, RTLD_NOW | RTLD_LOCAL);
 	snprintf(name, sizeof(name), "p%zu", i);
-	symbol = u->library ? dlsym(u->library, name) : NULL;
+	symbol = find_symbol(&b->unit[i / UNIT], name);
 	memcpy(&p, &symbol, sizeof(p));
 	return p;
 }
@@ -269,8 +274,7 @@ static int make_yardstick(struct bench *b)
 	PL_CHECK(pl_out_finish(out, rc, b->err));
 	PL_CHECK(start_compiler(b, &u));
 	PL_CHECK(end_compiler(b, &u));
-	u.library = dlopen(u.object, RTLD_NOW | RTLD_LOCAL);
-	symbol = u.library ? dlsym(u.library, "yardstick") : NULL;
+	symbol = find_symbol(&u, "yardstick");
 	if (!symbol)
 		return pl_fail(b->err, PL_EABSENT, "%s: %s", u.object, dlerror());
 	memcpy(&b->yardstick, &symbol, sizeof(b->yardstick));

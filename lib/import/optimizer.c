@@ -31,13 +31,6 @@ PL_COMPARATOR(by_optimizer, struct pl_call, what, pid, tid, name, start, end);
 
 PL_COMPARATOR(by_thread, struct pl_call, pid, tid, start, end);
 
-static int by_length(const void *pa, const void *pb)
-{
-	const int64_t *a = pa, *b = pb;
-
-	return PL_COMPARE(*a, *b);
-}
-
 /* Do the n calls that end with `last` show steps better than others? What came once shows none. */
 static bool is_better(size_t n, const struct pl_call *last, size_t others,
 		      const struct pl_call *others_last)
@@ -104,7 +97,7 @@ static int find_limit(const struct pl_call *v, size_t n, pl_ns *limit, struct pl
 	PL_CHECK(pl_alloc(&sorted, n, sizeof(*sorted), err));
 	for (size_t i = 1; i < n; i++)
 		sorted[i - 1] = gap(v, i);
-	pl_sort(sorted, n - 1, sizeof(*sorted), by_length);
+	pl_sort(sorted, n - 1, sizeof(*sorted), pl_compare_i64);
 	for (size_t i = 1; i + 1 < n && !*limit; i++)
 		if (sorted[i] / TOGETHER > sorted[i - 1] && is_regular(v, n, sorted[i]))
 			*limit = sorted[i];

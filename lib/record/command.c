@@ -524,17 +524,14 @@ int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
 	PL_CHECK(make_folder(folder, &made, err));
 	if (!realpath(folder, hook) || strlen(hook) >= sizeof(whole))
 		return pl_fail_sys(err, "%s", folder);
-	if (strchr(hook, ':')) {
-		rc = pl_fail(
-			err, PL_EUSAGE,
-			"%s: Python loads the hook from this folder through PYTHONPATH, in which "
-			"colons divide names; choose a folder without one",
-			hook);
-		used = false;
-		strcpy(whole, hook);
+	strcpy(whole, hook);
+	if (strchr(whole, ':')) {
+		rc = pl_fail(err, PL_EUSAGE,
+			     "%s: Python loads the hook from this folder through PYTHONPATH, in "
+			     "which colons divide names; choose a folder without one",
+			     whole);
 		goto out;
 	}
-	strcpy(whole, hook);
 	strcat(hook, "/" HOOK_FOLDER);
 	used = true;
 	PL_TRY(write_hook(hook, err));

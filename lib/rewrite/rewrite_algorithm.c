@@ -35,7 +35,6 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	double wrong = 0, all = 0;
 
 	b->ranks = s->network.of_job;
-	b->work_ns += s->work_ns;
 	pl_rewrite_add_basis(b, &s->basis);
 	for (uint32_t set = 0; set < s->b.n_sets; set++) {
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);

@@ -82,6 +82,7 @@ void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_b
 	to->one_size |= x->one_size;
 	to->no_batch |= x->no_batch;
 	to->batch = pl_max_i64(to->batch, x->batch);
+	to->work_ns += x->work_ns;
 	to->known_ns += x->known_ns;
 	to->changed_ns += x->changed_ns;
 	to->error = fmax(to->error, x->error);
@@ -100,7 +101,6 @@ int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	PL_TRY(pl_rewrite_kinds[rw->op]->change(&r->facts, rw, &c, err));
 	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		PL_TRY(change_node(r->e, i, &c, &hits, err));
-	rw_now(r)->work_ns += c.basis.work_ns;
 	pl_rewrite_add_basis(&rw_now(r)->basis, &c.basis);
 	if (!hits)
 		PL_TRY(pl_graph_select_refuse(&rw->select, r->facts.g, err));
@@ -314,7 +314,6 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 			rc = pl_plan_wrap(p->file, &p->rw[i], i, PL_NONE, err);
 			goto out;
 		}
-		basis->work_ns += c[i].basis.work_ns;
 		pl_rewrite_add_basis(basis, &c[i].basis);
 	}
 	if (network.of_job)

@@ -295,9 +295,9 @@ static void fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double 
 		r->fused_log[i].share = sum > 0 ? (double)r->fused_log[i].dur / (double)sum : 0;
 	rw_set_dur(r, first, rw_times(sum, x > 0 ? x : by_model > 0 ? by_model : 1));
 	if (by_model > 0) /* it was never measured */
-		rw_now(r)->work_ns += PL_PREDICTOR_UNKNOWN * by_model * (double)sum /
-				      (double)pl_rewrite_steps(e->g) /
-				      (double)(e->g->n_ranks ? e->g->n_ranks : 1);
+		rw_now(r)->basis.work_ns += PL_PREDICTOR_UNKNOWN * by_model * (double)sum /
+					    (double)pl_rewrite_steps(e->g) /
+					    (double)(e->g->n_ranks ? e->g->n_ranks : 1);
 }
 
 /* Why there is no place: they are never neighbours, or never may be one. */

@@ -100,8 +100,7 @@ struct rw_state {
 	int64_t accumulate;
 	int64_t wrap; /* so many groups of parameters are one; -1: all, 0: as recorded */
 	struct rw_network network;
-	double work_ns; /* standard error of operations by a cost model, of a rank in a step */
-	struct pl_rewrite_basis basis; /* of changes of durations and of the network */
+	struct pl_rewrite_basis basis; /* of what changed durations and the network */
 	size_t undo;		       /* mark of the edit */
 	struct rw_piece *piece;	       /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
@@ -308,9 +307,9 @@ static inline int rw_result(struct pl_rewriter *r, int rc, struct pl_err *err)
 /* rewrite_network.c: count fitted transfers, and collectives of unknown algorithm. */
 void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 			    struct pl_rewrite_basis *b);
-/* rewrite_change.c: apply a kind with `change` to the edit. */
-/* What the predictions of several changes depend on together, but for work_ns. */
+/* rewrite_change.c: what the predictions of several changes depend on together. */
 void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_basis *x);
+/* Apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;
 

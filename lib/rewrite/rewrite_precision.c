@@ -109,8 +109,8 @@ static int change_all(struct pl_rewriter *r, const struct pl_rewrite *rw, const 
 					    err));
 		rw_set_dur(r, i, rw_times(e->node[i].dur, factor));
 	}
-	rw_now(r)->work_ns += pl_rewrite_error(&errors) / (double)pl_rewrite_steps(e->g) /
-			      (double)(e->g->n_ranks ? e->g->n_ranks : 1);
+	rw_now(r)->basis.work_ns += pl_rewrite_error(&errors) / (double)pl_rewrite_steps(e->g) /
+				    (double)(e->g->n_ranks ? e->g->n_ranks : 1);
 	if (!hits)
 		rc = pl_fail(err, PL_EDATA, "no such operation in the graph");
 out:

@@ -320,8 +320,8 @@ static int change_times(struct divided *d, struct pl_err *err)
 						    err));
 		rw_set_dur(d->r, i, rw_times(e->node[i].dur, factor));
 	}
-	rw_now(d->r)->work_ns += pl_rewrite_error(&errors) / (double)pl_rewrite_steps(e->g) /
-				 (double)(e->g->n_ranks ? e->g->n_ranks : 1);
+	rw_now(d->r)->basis.work_ns += pl_rewrite_error(&errors) / (double)pl_rewrite_steps(e->g) /
+				       (double)(e->g->n_ranks ? e->g->n_ranks : 1);
 out:
 	pl_rewrite_errors_fini(&errors);
 	return rc;

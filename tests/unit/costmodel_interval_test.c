@@ -12,7 +12,8 @@
 
 static const char *const ops[MEASURED] = { "add", "mul", "div", "relu", "gelu", "pow" };
 
-/* Operations of one family, each of which takes another multiple of what its bytes take. */
+/* Operations of one family. Their times are multiples of the time of their bytes, and each
+ * operation has its own factor. */
 static void learn_family(struct bench *b)
 {
 	static const double by[MEASURED] = { 1, 1.1, 1.3, 0.9, 1.2, 1.05 };
@@ -116,7 +117,7 @@ static void adapt(struct bench *b, const struct pl_devices *there, size_t n_ops,
 	pl_samples_fini(&s);
 }
 
-/* What was not measured there keeps the interval of what was not measured. */
+/* An operation that was not measured on the device is as unsure after the adaptation as before. */
 static void test_adapted(void)
 {
 	struct pl_devices there = { .n = 0 };
