@@ -145,9 +145,9 @@ bool pl_cost_by_threads(const struct pl_graph *g);
 #define PL_COST_OVERLAP_SAMPLES 48
 int pl_cost_overlap(const struct pl_graph *g, double *overlap, double *samples,
 		    struct pl_err *err) PL_MUST;
-/* The time of an operation (enum pl_operator, on elements of `type`, NULL: unknown) in that
- * precision
- * ("bf16"), relative to its time so far; 1: no gain. Factors of Daydream (Zhu et al., ATC 2020). */
+/* The time of an operation (enum pl_operator, on elements of `type`, NULL: taken for float32) in
+ * that precision ("bf16"), relative to its time so far; above 1: it gets slower. Factors of
+ * Daydream (Zhu et al., ATC 2020). */
 double pl_cost_precision(unsigned op, const char *type, const char *precision);
 
 /* ---- the parts of the cost of a communication, for changing them independently --------------- */

@@ -31,9 +31,9 @@ static struct inputs read_inputs(const char *dims)
 	return x;
 }
 
-uint8_t pl_cost_kernel_type(const struct pl_graph *g, const struct pl_gwork *w)
+uint8_t pl_cost_kernel_type(const char *word)
 {
-	int type = w->type == PL_NONE ? -1 : pl_kernel_type_find(pl_intern_get(&g->str, w->type));
+	int type = word ? pl_kernel_type_find(word) : -1;
 
 	return (uint8_t)(type < 0 ? PL_KERNEL_FLOAT32 : type);
 }

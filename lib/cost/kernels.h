@@ -8,8 +8,8 @@
 #include "graph/graph.h"
 #include "kernel/kernel.h"
 
-/* The type of the elements; float32 where it is not known. */
-uint8_t pl_cost_kernel_type(const struct pl_graph *g, const struct pl_gwork *w);
+/* enum pl_kernel_type of a type of elements; float32 where it is not known or NULL. */
+uint8_t pl_cost_kernel_type(const char *word);
 /* The kernel of a row of work with these sizes of inputs (as pl_gwork.dims, NULL: unknown) on
  * elements of type k->type; false: the sizes do not say it. k->op is not set. Of several products,
  * the first. */

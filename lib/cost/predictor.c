@@ -131,16 +131,35 @@ int pl_predictor_find(const struct pl_predictor *p, const char *name, uint32_t *
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
+static const char *string_of(const struct pl_graph *g, pl_id id)
+{
+	return id == PL_NONE ? NULL : pl_intern_get(&g->str, id);
+}
+
 struct pl_predictor_op pl_predictor_op(const struct pl_predictor *p, const struct pl_graph *g,
 				       pl_id name, uint32_t work)
 {
 	const struct pl_gwork *w = &g->work[work];
 
 	return (struct pl_predictor_op){
-		.name = pl_intern_get(&g->str, w->name != PL_NONE ? w->name : name),
+		.name = string_of(g, w->name != PL_NONE ? w->name : name),
 		.work = *w,
-		.dims = w->dims == PL_NONE ? NULL : pl_intern_get(&g->str, w->dims),
-		.type = pl_cost_kernel_type(g, w),
+		.dims = string_of(g, w->dims),
+		.type = pl_cost_kernel_type(string_of(g, w->type)),
+		.device = p->device,
+	};
+}
+
+struct pl_predictor_op pl_predictor_edit_op(const struct pl_predictor *p, const struct pl_edit *e,
+					    uint32_t node)
+{
+	const struct pl_gwork *w = pl_edit_work(e, node);
+
+	return (struct pl_predictor_op){
+		.name = pl_edit_name(e, w->name != PL_NONE ? w->name : e->node[node].name),
+		.work = *w,
+		.dims = w->dims == PL_NONE ? NULL : pl_edit_name(e, w->dims),
+		.type = pl_cost_kernel_type(w->type == PL_NONE ? NULL : pl_edit_name(e, w->type)),
 		.device = p->device,
 	};
 }

@@ -5,7 +5,7 @@
 #ifndef PL_COST_PREDICTOR_H
 #define PL_COST_PREDICTOR_H
 
-#include "graph/graph.h"
+#include "graph/edit.h"
 #include "kernel/model.h"
 
 struct pl_predictor; /* opaque, constant while it is used */
@@ -46,6 +46,9 @@ struct pl_predictor_op {
 /* An operation of the graph with its recorded work, on the recorded device. Borrows. */
 struct pl_predictor_op pl_predictor_op(const struct pl_predictor *p, const struct pl_graph *g,
 				       pl_id name, uint32_t work);
+/* The same of a node of an edit that has a row of work, as earlier changes left it. Borrows. */
+struct pl_predictor_op pl_predictor_edit_op(const struct pl_predictor *p, const struct pl_edit *e,
+					    uint32_t node);
 /*
  * The times of n operations. A table of measurements has the time from before the launch to the
  * end, but in a step the launch overlaps with the operations before: of a device that launches,

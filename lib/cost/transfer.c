@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "cost/internal.h"
+#include "kernel/kernel.h"
 
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
@@ -105,16 +106,22 @@ void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm
 				   line);
 }
 
+/* By type of elements: the time of an operation as a share of that in float32. */
+static const double product_time[PL_KERNEL_TYPES_] = {
+	[PL_KERNEL_FLOAT32] = 1,	[PL_KERNEL_TF32] = 1.0 / 3, [PL_KERNEL_FLOAT16] = 1.0 / 3,
+	[PL_KERNEL_BFLOAT16] = 1.0 / 3, [PL_KERNEL_FLOAT64] = 1,    [PL_KERNEL_FLOAT8] = 1.0 / 6,
+};
+static const double moving_time[PL_KERNEL_TYPES_] = {
+	[PL_KERNEL_FLOAT32] = 1,    [PL_KERNEL_TF32] = 1,    [PL_KERNEL_FLOAT16] = 0.5,
+	[PL_KERNEL_BFLOAT16] = 0.5, [PL_KERNEL_FLOAT64] = 1, [PL_KERNEL_FLOAT8] = 0.25,
+};
+
 double pl_cost_precision(unsigned op, const char *type, const char *precision)
 {
-	bool is_product = op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION;
-	bool is_half = type && (!strcmp(type, "bfloat16") || !strcmp(type, "float16"));
+	const double *time = pl_graph_is_product(op) ? product_time : moving_time;
+	int from = type ? pl_kernel_type_find(type) : PL_KERNEL_FLOAT32;
+	int to = pl_kernel_type_find(precision);
 
-	if (!strcmp(precision, "tf32"))
-		return is_product && !is_half && !(type && !strcmp(type, "tf32")) ? 1.0 / 3 : 1;
-	if (!strcmp(precision, "fp8"))
-		return is_half ? 0.5 : is_product ? 1.0 / 6 : 0.25;
-	if (!strcmp(precision, "bf16") || !strcmp(precision, "fp16"))
-		return is_half ? 1 : is_product ? 1.0 / 3 : 0.5;
-	return 1;
+	/* whole numbers have no precision */
+	return from >= 0 && to >= 0 && time[from] > 0 && time[to] > 0 ? time[to] / time[from] : 1;
 }

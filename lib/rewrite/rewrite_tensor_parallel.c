@@ -278,7 +278,7 @@ static int ask(struct divided *d, uint32_t node, struct pl_err *err)
 		return 0;
 	PL_CHECK(pl_grow(&d->now, &d->cap_now, d->n_questions + 1, sizeof(op), err));
 	PL_CHECK(pl_grow(&d->then, &d->cap_then, d->n_questions + 1, sizeof(op), err));
-	op = pl_predictor_op(d->r->facts.predictor, e->g, n->name, n->work);
+	op = pl_predictor_edit_op(d->r->facts.predictor, e, node);
 	d->now[d->n_questions] = op;
 	op.work = *to;
 	op.dims = pl_edit_name(e, to->dims);

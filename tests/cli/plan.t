@@ -417,6 +417,18 @@ check "a line of the network beside another one: its interval is no narrower, $(
 	awk -v alone="$(width "$TMP/alone.json")" -v beside="$(width "$TMP/beside.json")" 'BEGIN { exit !(alone > 0 && beside > 0.9 * alone) }'
 "$BIN/replay" -q --no-worth -O json --what-if 'precision fp8' "$TMP/groups.graph" >"$TMP/by.json"
 "$BIN/replay" -q --no-worth -O json --what-if 'precision fp8 share=0.5' "$TMP/groups.graph" >"$TMP/said.json"
+in_precision() {
+	for line; do set -- "$@" --what-if "$line"; shift; done
+	"$BIN/replay" -q --no-worth -O json "$@" "$TMP/groups.graph" | sed 's/[,{]/\n/g' |
+		sed -n 's/^ *"predicted_mean_ns": *\([0-9.]*\).*/\1/p'
+}
+in_precision 'precision bf16' >"$TMP/once"
+in_precision 'precision bf16' 'precision bf16' >"$TMP/twice"
+in_precision 'precision fp8' >"$TMP/lower"
+in_precision 'precision fp8' 'precision bf16' >"$TMP/raised"
+check "a precision given twice is given once" sh -c "[ -s '$TMP/once' ] && cmp '$TMP/once' '$TMP/twice'"
+check "the last of two precisions holds" awk 'FNR == 1 { v[++n] = $1 } END { exit !(n == 3 && v[2] < v[1] && v[3] / v[1] < 1.000001 && v[1] / v[3] < 1.000001) }' \
+	"$TMP/once" "$TMP/lower" "$TMP/raised"
 check "precision by rule errs more than a share that is given" awk -v rule="$(width "$TMP/by.json")" -v said="$(width "$TMP/said.json")" 'BEGIN { exit !(said > 0 && rule > 1.3 * said) }'
 "$GEN/kgen" -o "$TMP/stages" --ranks=4 --pp=2 --tp=1 --hosts=1 --microbatches=4 --record-groups >/dev/null
 "$BIN/graph" -q -o "$TMP/stages.graph" "$TMP"/stages/rank*.json

@@ -487,6 +487,12 @@ static void moved(void)
 		   precision_of("aten::convert", "tf32") == 1 &&
 		   precision_of("upsample_bilinear2d_out_frame", "tf32") == 1,
 	   "precision: products by three, the rest by two, what has it already by nothing");
+	ok(pl_cost_precision(PL_OP_MATMUL, "bfloat16", "fp32") == 3 &&
+		   pl_cost_precision(PL_OP_ELEMENTWISE, "float16", "fp32") == 2 &&
+		   pl_cost_precision(PL_OP_ELEMENTWISE, "float8", "bf16") == 2 &&
+		   pl_cost_precision(PL_OP_ELEMENTWISE, "int64", "bf16") == 1 &&
+		   pl_cost_precision(PL_OP_MATMUL, "int8", "fp32") == 1,
+	   "... raised by as much as lowered; whole numbers stay");
 	pl_cost_fini(&c);
 	ok(!fit_job(&j, NULL, &c, &err) && c.topo.n_ranks == RANKS && c.topo.n_hosts == 1 &&
 		   c.topo.host[0].n == RANKS && c.topo.assumed,
