@@ -624,6 +624,7 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 	path.wrong = !b->in_other_parts	  ? PL_SELFTEST_CHANGE
 		     : now->host_comm > 0 ? PL_SELFTEST_CARRIED_BY_HOSTS
 					  : PL_SELFTEST_CARRIED_BY_DEVICES;
+	path.wrong = hypot(path.wrong, b->other_share);
 	bounds(ratio, &path,
 	       square(of_steps(r, NULL)) + square(doubt(r) / r->replayed_mean) +
 		       square(r->bias_out ? bias / 2 : bias) + square(of_ranks(r)) +
@@ -658,6 +659,12 @@ int find_interval(struct report *r, struct pl_err *err)
 		because(t, TRUST_MEDIUM,
 			"one rank was recorded: how much ranks differ is assumed (by %.0f %%)",
 			100 * RANKS_SCATTER);
+	if (b->other_share > PL_SELFTEST_CHANGE)
+		because(t, TRUST_MEDIUM,
+			"more or fewer of the recorded steps synchronise than of the job's, so "
+			"%.0f "
+			"%% of the change may be wrong: record a multiple of so many steps",
+			100 * b->other_share);
 	if (has_rewrite(r, PL_RW_LOADER_WORKERS) && !r->start_device)
 		because(t, TRUST_MEDIUM,
 			"the workers of the loader need processors that the job leaves idle, "

@@ -56,7 +56,9 @@ struct pl_rewrite_basis {
 	bool links_unknown; /* of ranks that share layers: PL_REWRITE_LINKS_UNKNOWN */
 	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
-	double work_ns; /* standard error of the changed operations, of a rank in a step */
+	double work_ns;	    /* standard error of the changed operations, of a rank in a step */
+	double other_share; /* share of the change that is wrong, because more or fewer of the
+			     * recorded steps change than of the job's */
 	/* times of operations that change, in all steps; by a cost model of kernels, by it and by
 	 * rules
 	 */

@@ -48,7 +48,7 @@ static inline double changed(const struct rw_change *c, uint32_t class, double v
 /* Does the change concern the step of that number? */
 static bool in_step(const struct rw_change *c, int64_t number)
 {
-	if (c->every && (number == INT64_MIN || (number + 1) % c->every == 0))
+	if (c->every && (number == INT64_MIN || (number - c->from + 1) % c->every == 0))
 		return false;
 	return !c->select.keys || pl_graph_select_step(&c->select, number);
 }
@@ -83,6 +83,7 @@ void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_b
 	to->no_batch |= x->no_batch;
 	to->batch = pl_max_i64(to->batch, x->batch);
 	to->work_ns += x->work_ns;
+	to->other_share = fmax(to->other_share, x->other_share);
 	to->known_ns += x->known_ns;
 	to->changed_ns += x->changed_ns;
 	to->error = fmax(to->error, x->error);

@@ -7,9 +7,10 @@
  * what hosts do to put gradients into buckets and back. What waits for the transfers still waits,
  * and so do ranks for one another.
  *
- * If a step has one pass that synchronises, a step synchronises if its number + 1 is a multiple of
- * K: the first step of a round never does. If a step has several such passes, its last one does,
- * and K must divide their number, because the optimiser needs all gradients of the step.
+ * If a step has one pass that synchronises, the last of K steps does, counted from the first step
+ * of the graph. So the mean of the steps is that of the job if K divides their number; else
+ * basis.other_share says how wrong the change is. If a step has several such passes, its last one
+ * does, and K must divide their number, because the optimiser needs all gradients of the step.
  */
 #include "rewrite/rewrite_internal.h"
 
@@ -211,6 +212,23 @@ out:
 	return rc;
 }
 
+/* Which steps change, and how wrong their share is. */
+static void choose_steps(const struct pl_graph *g, int64_t k, struct rw_change *c)
+{
+	int64_t n = 0, changed;
+
+	for (size_t i = g->n_steps; i-- > 0;)
+		if (pl_graph_is_step(g, i)) {
+			c->from = g->step[i].number;
+			n++;
+		}
+	c->every = k;
+	changed = n - n / k;
+	if (changed)
+		c->basis.other_share =
+			fabs(1 - (double)(k - 1) / (double)k * (double)n / (double)changed);
+}
+
 static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
@@ -236,7 +254,8 @@ static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	}
 	PL_TRY(pl_alloc(&c->of_class, 1, sizeof(*c->of_class), err));
 	c->sets = c->removes = true;
-	c->every = several ? 0 : rw->k;
+	if (!several)
+		choose_steps(x->g, rw->k, c);
 	if (one && several)
 		rc = pl_fail(err, PL_EDATA,
 			     "some steps synchronise gradients in one backward pass, and some in "

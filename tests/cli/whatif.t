@@ -306,8 +306,12 @@ check "no-sync: all communication of the table carries gradients" cmp "$TMP/want
 "$GEN/kgen" -o "$TMP/nosync" --steps=4 --ranks=4 --layers=2 --tp=1 --seed=3 >/dev/null
 graph_of "$TMP/nosync" >"$TMP/nosync.graph"
 steps_of "no-sync 2" "$TMP/nosync.graph" >"$TMP/got"
-check "no-sync: every second step does not synchronise, and others stay" awk -F , \
-	'NR > 1 && ($1 % 2 ? $3 != $2 : $3 >= $2) { bad = 1 } END { exit bad || NR != 5 }' "$TMP/got"
+check "no-sync: every second step synchronises and stays, the others do not" awk -F , \
+	'NR > 1 && (NR % 2 ? $3 != $2 : $3 >= $2) { bad = 1 } END { exit bad || NR != 5 }' "$TMP/got"
+check "... in a multiple of so many steps: the trust says nothing" sh -c \
+	"'$BIN/replay' -q -O json --what-if 'no-sync 2' '$TMP/nosync.graph' | grep -q 'recorded steps synchronise' && exit 1; exit 0"
+check "... else it says by how much the change may be wrong" sh -c \
+	"'$BIN/replay' -q -O json --what-if 'no-sync 8' '$TMP/nosync.graph' | grep -q 'than of the job.s, so 12 % of the change may be wrong'"
 "$GEN/kgen" -o "$TMP/alone" --steps=2 --ranks=1 --layers=2 --tp=1 >/dev/null
 graph_of "$TMP/alone" >"$TMP/alone.graph"
 status 2 "no-sync: a graph without communication" "$BIN/replay" --what-if "no-sync 2" "$TMP/alone.graph"
