@@ -263,15 +263,29 @@ static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 	return pl_plan_buckets_fuse(s->b, s->tensor, rw->n_args, err);
 }
 
+/* Stages of a pipeline have their own processes, which share no buckets. O(tensors x stages). */
 static void fill(struct sets *s, struct pl_bucket_rule rule)
 {
-	struct pl_bucket_filler f = { .rule = rule };
+	const struct pl_ptensor *x = s->p->tensor;
+	struct pl_buckets *b = s->b;
+	uint32_t n = 0;
 
-	for (uint32_t t = 0; t < s->b->n_tensors; t++) {
-		s->b->set[t] = pl_plan_bucket_next(&f, s->p->tensor[t].bytes);
-		s->b->parts[t] = 1;
+	for (uint32_t t = 0; t < b->n_tensors; t++) {
+		b->set[t] = PL_NONE;
+		b->place[t] = t;
+		b->parts[t] = 1;
 	}
-	forget_sizes(s->b);
+	for (uint32_t i = 0; i < b->n_tensors; i++) {
+		struct pl_bucket_filler f = { .rule = rule, .set = n };
+
+		if (b->set[i] != PL_NONE)
+			continue;
+		for (uint32_t t = i; t < b->n_tensors; t++)
+			if (x[t].stage == x[i].stage)
+				b->set[t] = pl_plan_bucket_next(&f, x[t].bytes);
+		n = pl_plan_bucket_end(&f);
+	}
+	forget_sizes(b);
 }
 
 static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)

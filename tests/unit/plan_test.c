@@ -518,6 +518,12 @@ static void sets_of_the_base(void)
 	   "a number that is none");
 	ok(strstr(sets_from("tensor a 10 set\n", ""), "set is missing behind \"set\""),
 	   "a number that is missing");
+	is_str(sets_from("tensor a 10 stage=1\ntensor b 20 stage=1\ntensor c 30\ntensor d 40\n",
+			 "bucket-mb 1\n"),
+	       "ab cd", "stages share no bucket that is filled");
+	is_str(sets_from("tensor a 10\ntensor b 20\ntensor c 30\n",
+			 "order c a\nbucket-mb 0.00001\n"),
+	       "a b c", "... in the order of readiness again");
 }
 
 static void sets(void)
