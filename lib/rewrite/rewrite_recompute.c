@@ -8,7 +8,7 @@
  * of the next operation that this thread launches. The host time of launching again is not added.
  * If a range ran several times in a step (microbatches), each time has its own number. Fused
  * operations have given their time to another node; therefore a range with fused operations is
- * refused. O(nodes) for each number, rank and step.
+ * refused. O(nodes log nodes) for all layers of a line.
  */
 #include <stdlib.h>
 
@@ -70,33 +70,126 @@ static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
 	return kept;
 }
 
+/* ---- what belongs to the layers of a line ---------------------------------------------------- */
+
+struct kept { /* a tensor that a layer keeps */
+	uint32_t arg, tensor;
+};
+struct inside { /* an operation or a pause of a range */
+	uint32_t step;
+	int32_t layer, rank;
+	uint32_t node;
+};
+PL_COMPARATOR(by_arg, struct kept, arg, tensor);
+PL_COMPARATOR(by_range, struct inside, step, layer, rank, node);
+
+struct found {
+	struct kept *kept; /* by layer of the line */
+	struct inside *inside;
+	size_t n_kept, cap_kept, n_inside, cap_inside;
+	struct pl_intern layers; /* numbers of those that keep them */
+};
+
+static void found_fini(struct found *f)
+{
+	pl_free(f->kept);
+	pl_free(f->inside);
+	pl_intern_fini(&f->layers);
+}
+
+static int find_kept(struct found *f, const struct pl_edit *e, const struct pl_rewrite *rw,
+		     struct pl_err *err)
+{
+	struct pl_intern names = { 0 };
+	pl_id id;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < rw->n_args; i++) /* the names differ */
+		PL_TRY(pl_intern_add(&names, rw->arg[i], strlen(rw->arg[i]), &id, err));
+	for (size_t i = 0; i < e->n_tensors; i++) {
+		const char *layer = pl_rewrite_layer(e, &e->tensor[i]);
+		struct kept x = { .tensor = (uint32_t)i };
+
+		x.arg = layer ? pl_intern_find(&names, layer, strlen(layer)) : PL_NONE;
+		if (x.arg != PL_NONE)
+			PL_TRY(pl_append(&f->kept, &f->n_kept, &f->cap_kept, &x, sizeof(x), err));
+	}
+	pl_sort(f->kept, f->n_kept, sizeof(*f->kept), by_arg);
+out:
+	pl_intern_fini(&names);
+	return rc;
+}
+
+static int find_inside(struct found *f, const struct pl_edit *e, struct pl_err *err)
+{
+	pl_id id;
+
+	for (size_t i = 0; i < f->n_kept; i++) {
+		int32_t layer = e->node[e->tensor[f->kept[i].tensor].producer].layer;
+
+		PL_CHECK(pl_intern_add(&f->layers, (const char *)&layer, sizeof(layer), &id, err));
+	}
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		struct inside x = { n->step, n->layer, 0, i };
+
+		if (n->dead || n->res == PL_NONE || n->layer < 0 ||
+		    !(rw_computes(n) || n->role == PL_RO_GAP) ||
+		    pl_intern_find(&f->layers, (const char *)&n->layer, sizeof(n->layer)) ==
+			    PL_NONE)
+			continue;
+		x.rank = e->res[n->res].rank;
+		PL_CHECK(pl_append(&f->inside, &f->n_inside, &f->cap_inside, &x, sizeof(x), err));
+	}
+	pl_sort(f->inside, f->n_inside, sizeof(*f->inside), by_range);
+	return 0;
+}
+
+/* The first of what is inside the range. */
+static size_t first_inside(const struct found *f, const struct inside *x)
+{
+	size_t low = 0, high = f->n_inside;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (by_range(&f->inside[mid], x) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
 /* What the range computed; with the pauses of its thread, if that computes. -1: some is fused. */
-static pl_ns forward_of(const struct pl_rewriter *r, const struct ran *x)
+static pl_ns forward_of(const struct pl_rewriter *r, const struct found *f, const struct ran *x)
 {
 	const struct pl_edit *e = r->e;
-	int32_t rank = e->res[x->res].rank;
+	const struct inside at = { x->step, x->layer, e->res[x->res].rank, 0 };
 	pl_ns sum = 0, pauses = 0;
 
 	if (x->forward != PL_NONE)
 		return rw_fused(r, x->forward) ? -1 : e->node[x->forward].dur;
-	for (uint32_t i = 0; i < e->n_nodes; i++) {
-		const struct pl_enode *n = &e->node[i];
+	for (size_t k = first_inside(f, &at); k < f->n_inside; k++) {
+		const struct inside *in = &f->inside[k];
+		const struct pl_enode *n = &e->node[in->node];
 
-		if (n->dead || n->step != x->step || n->layer != x->layer || n->res == PL_NONE ||
-		    e->res[n->res].rank != rank)
-			continue;
+		if (in->step != at.step || in->layer != at.layer || in->rank != at.rank)
+			break;
 		if (rw_computes(n)) {
-			if (rw_fused(r, i))
+			if (rw_fused(r, in->node))
 				return -1;
 			sum += n->dur;
 			if (n->res != x->res) /* a device does */
 				pauses = INT64_MIN;
-		} else if (n->role == PL_RO_GAP && n->res == x->res && pauses != INT64_MIN) {
+		} else if (n->res == x->res && pauses != INT64_MIN) {
 			pauses += n->dur;
 		}
 	}
 	return sum + pl_max_i64(0, pauses);
 }
+
+/* ---- making a layer again -------------------------------------------------------------------- */
 
 /* What it launches that computes, PL_NONE. */
 static uint32_t launched(const struct pl_edit *e, uint32_t node)
@@ -131,19 +224,20 @@ static uint32_t takes_it(const struct pl_edit *e, uint32_t use)
 	return found == PL_NONE ? use : found;
 }
 
-static int recompute_layer(struct pl_rewriter *r, const char *name, struct pl_err *err)
+/* The layer with n kept tensors. */
+static int recompute_layer(struct pl_rewriter *r, const struct found *f, const struct kept *kept,
+			   size_t n_kept, const char *name, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
-	const struct pl_enode *p;
 	struct ran *v = NULL;
 	size_t n = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&v, e->n_tensors + 1, sizeof(*v), err));
-	for (size_t i = 0; i < e->n_tensors; i++) {
-		const struct pl_etensor *x = &e->tensor[i];
-		const char *layer = pl_rewrite_layer(e, x);
-		uint32_t use = layer && !strcmp(layer, name) ? use_of(e, x) : PL_NONE;
+	PL_TRY(pl_alloc(&v, n_kept + 1, sizeof(*v), err));
+	for (size_t i = 0; i < n_kept; i++) {
+		const struct pl_etensor *x = &e->tensor[kept[i].tensor];
+		const struct pl_enode *p = &e->node[x->producer];
+		uint32_t use = use_of(e, x);
 
 		if (use == PL_NONE)
 			continue;
@@ -152,14 +246,13 @@ static int recompute_layer(struct pl_rewriter *r, const char *name, struct pl_er
 				     name);
 			goto out;
 		}
-		p = &e->node[x->producer];
 		v[n++] = (struct ran){ x->step, p->res, p->layer,
 				       p->flags & PL_NF_LAYER ? x->producer : PL_NONE, use };
-		rw_set_remade(r, (uint32_t)i, true);
+		rw_set_remade(r, kept[i].tensor, true);
 	}
 	n = unite(e, v, n);
 	for (size_t i = 0; i < n; i++) {
-		pl_ns more = forward_of(r, &v[i]);
+		pl_ns more = forward_of(r, f, &v[i]);
 		uint32_t node = takes_it(e, v[i].use);
 
 		if (more < 0 || rw_fused(r, node)) {
@@ -183,10 +276,21 @@ out:
 
 static int apply_recompute(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	int rc = 0;
+	struct found f = { 0 };
+	size_t end = 0;
+	int rc;
 
-	for (uint32_t i = 0; rc == 0 && i < rw->n_args; i++)
-		rc = recompute_layer(r, rw->arg[i], err);
+	PL_TRY(find_kept(&f, r->e, rw, err));
+	PL_TRY(find_inside(&f, r->e, err));
+	for (uint32_t i = 0; i < rw->n_args; i++) {
+		size_t begin = end;
+
+		while (end < f.n_kept && f.kept[end].arg == i)
+			end++;
+		PL_TRY(recompute_layer(r, &f, f.kept + begin, end - begin, rw->arg[i], err));
+	}
+out:
+	found_fini(&f);
 	return rc;
 }
 
