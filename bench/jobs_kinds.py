@@ -46,7 +46,8 @@ def layers(halved, doubled, *more):
             (("layers-halved", halved), ("layers-doubled", doubled))}
 
 
-SLOW = {"slow-rank": scaled("{slow}", rank="{last}")}
+# that rank takes in half as many samples more
+SLOW = {"slow-rank": ["batch by {slow} rank={last}"]}
 NO_COMM = {"no-comm": ["remove kind=comm"]}
 # 6 layers have 0.9524 of the parameters of mlp(WIDTH, DEPTH), which are copied
 # and sent in the phase of communication
@@ -144,7 +145,8 @@ class Job:
 
     @classmethod
     def slow(cls, ranks):
-        """How much longer the slow rank or stage computes."""
+        """How many times the samples a slow rank takes in, or how much longer
+        a slow stage computes."""
         return 1.5
 
 
@@ -985,7 +987,7 @@ class BatchedPipeline(HandPipeline):
 class ShardedTensors(Job):
     """Each block's products split over pairs of ranks, then sharded over the
     pairs."""
-    changes = HALF | {"slow-rank": scaled(1.5, rank="2|3")}
+    changes = HALF | {"slow-rank": ["batch by 1.5 rank=2|3"]}
     ranks = (4,)
 
     def __init__(self, rank, ranks, change):

@@ -271,6 +271,7 @@ void report_fini(struct report *r)
 	pl_free(r->row);
 	pl_free(r->step);
 	pl_free(r->bias);
+	pl_free(r->copy);
 	pl_write_fini(&r->explained);
 	pl_picture_fini(&r->picture);
 	pl_sim_account_fini(&r->account);

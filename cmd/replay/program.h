@@ -118,6 +118,12 @@ struct memory_row {
 	char at[128]; /* the operation that begins then, "" none */
 };
 
+/* A copy of a host, and what others take for as many bytes. */
+struct usual_copy {
+	uint32_t shape, node;
+	pl_ns ns;
+};
+
 enum trust_level { TRUST_HIGH, TRUST_MEDIUM, TRUST_LOW };
 struct trust {
 	int level; /* enum trust_level */
@@ -177,6 +183,9 @@ struct report {
 	double bias_mean, bias_period; /* the second where steps overlap */
 	bool bias_out;		       /* predicted times are corrected for the bias */
 	struct trust trust;
+	struct usual_copy *copy; /* by shape and node: find_new_memory() */
+	size_t n_copies, cap_copies;
+	double new_memory_ns; /* of a rank in a step */
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;
@@ -301,6 +310,13 @@ double profiler_share(const struct report *r, const struct pl_sim *s, const stru
 double profiler_correction(double before, double after, double *error);
 /* Make the predicted times those of a job without the profiler, as shares of the recorded one. */
 void correct_for_profiler(struct report *r);
+
+/* ---- new_memory.c ---- */
+/* How long copies of hosts usually take, and how much longer they take into new memory: r->copy,
+ * r->new_memory_ns. Needs the column of work. */
+int find_new_memory(struct report *r, struct pl_err *err) PL_MUST;
+/* What a node of the recorded step takes longer, because the memory that it writes is new; 0. */
+pl_ns for_new_memory(const struct report *r, size_t step, uint32_t node);
 
 /* ---- trust.c ---- */
 /* What speaks against the recording: ranks that are not there, equal operations that take unlike

@@ -36,6 +36,7 @@
 /* Levels, as shares of the critical path. */
 #define LOW    0.25
 #define MEDIUM 0.05
+#define NEW_MEMORY 0.1
 
 #define DROPPED 0.001 /* of all dependencies */
 
@@ -241,6 +242,17 @@ static void judge_waits(struct report *r)
 			100 * ns / r->replayed_mean);
 }
 
+static void judge_new_memory(struct report *r)
+{
+	double share = r->new_memory_ns / r->replayed_mean;
+
+	if (share >= NEW_MEMORY)
+		because(&r->trust, TRUST_MEDIUM,
+			"copies into new memory take %.0f %% of the step: by what was allocated "
+			"before, the same job has more or fewer of them",
+			100 * share);
+}
+
 /* Threads that lose their processors. The recording does not say to whom, so nobody knows whether
  * they would lose as much after a change. */
 static int judge_operations(struct report *r, struct pl_err *err)
@@ -298,6 +310,7 @@ int judge_recording(struct report *r, struct pl_err *err)
 {
 	PL_CHECK(find_missing(&r->trust, &r->g, err));
 	PL_CHECK(find_drift(r, DRIFT, &r->trust.drift, &r->trust.unlike_work, err));
+	PL_CHECK(find_new_memory(r, err));
 	return judge_operations(r, err);
 }
 
@@ -370,6 +383,7 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	judge_profiler(r);
 	PL_TRY(find_waits(r, r->path.n ? &r->path : &path, err));
 	judge_waits(r);
+	judge_new_memory(r);
 	judge_steps(r);
 	judge_edges(t, &r->g);
 	if (t->level != TRUST_HIGH)
@@ -445,12 +459,25 @@ static bool is_pause(const struct pl_graph *g, const struct pl_shape *sh, uint32
 	       !(sh->phase && pl_graph_phase_holds(sh->phase[i]));
 }
 
+/* Time on the path that the job may not have without the profiler: pauses, and what copies take
+ * longer because memory is new. */
+static pl_ns may_vanish(const struct report *r, const struct pl_path_item *x)
+{
+	const struct pl_shape *sh = &r->g.shape[r->g.step[x->step].shape];
+
+	if (x->part != PL_PP_NODE)
+		return 0;
+	return is_pause(&r->g, sh, x->node)
+		       ? x->ns
+		       : pl_min_i64(x->ns, for_new_memory(r, x->step, x->node));
+}
+
 /*
  * Time of the predicted path that the changes leave as it is. Pauses of threads: the interpreter,
- * the profiler, collection of garbage, which a profiler makes more frequent. And operations between
- * two that changed, if they take less time than those: a selection by phase or name misses
- * operations that belong to the same layers. A model of sizes says which operations change, so only
- * pauses count then.
+ * the profiler, collection of garbage, which a profiler makes more frequent. What copies take into
+ * new memory, which another run of the job may not have. And operations between two that changed, if
+ * they take less time than those: a selection by phase or name misses operations that belong to the
+ * same layers. A model of sizes says which operations change, so these do not count then.
  */
 static double unchanged_time(const struct report *r)
 {
@@ -460,6 +487,7 @@ static double unchanged_time(const struct report *r)
 		const struct pl_path_item *x = &r->path.item[i];
 		const struct pl_gstep *st = &r->g.step[x->step];
 		const struct pl_shape *sh = &r->g.shape[st->shape];
+		pl_ns vanishes = 0;
 		bool same = x->part == PL_PP_NODE &&
 			    pl_sim_durations(r->s, x->step)[x->node] == st->dur[x->node];
 
@@ -467,12 +495,14 @@ static double unchanged_time(const struct report *r)
 			continue;
 		if ((sh->role[x->node] == PL_RO_TRANSFER && same) || r->basis.work_ns > 0)
 			changed = others = 0;
-		if (same && is_pause(&r->g, sh, x->node)) {
-			sum += (double)x->ns;
-		} else if (sh->role[x->node] == PL_RO_TRANSFER) {
+		if (same)
+			vanishes = may_vanish(r, x);
+		sum += (double)vanishes;
+		if ((same && is_pause(&r->g, sh, x->node)) ||
+		    sh->role[x->node] == PL_RO_TRANSFER) {
 			continue;
 		} else if (same) {
-			others += (double)x->ns;
+			others += (double)(x->ns - vanishes);
 		} else {
 			sum += others < changed ? others : 0;
 			changed = (others < changed ? changed : 0) + (double)x->ns;
@@ -570,18 +600,13 @@ static void bounds(double ratio, const struct of_path *path, double squares, dou
 	*high = ratio < 1 ? less : more;
 }
 
-/* Pauses of threads on the path of the described run, ns. */
-static double pauses(const struct report *r)
+/* Time on the path of the described run that the job may not have, ns. */
+static double vanishing(const struct report *r)
 {
 	double sum = 0;
 
-	for (size_t i = 0; i < r->path.n; i++) {
-		const struct pl_path_item *x = &r->path.item[i];
-		const struct pl_shape *sh = &r->g.shape[r->g.step[x->step].shape];
-
-		if (x->part == PL_PP_NODE && is_pause(&r->g, sh, x->node))
-			sum += (double)x->ns;
-	}
+	for (size_t i = 0; i < r->path.n; i++)
+		sum += (double)may_vanish(r, &r->path.item[i]);
 	return sum;
 }
 
@@ -592,7 +617,7 @@ void find_saving(const struct report *r, const struct halving *x, struct saving 
 	const struct pl_selftest_path *p = &r->trust.path;
 	double length = (double)pl_max_i64(p->length, 1), ratio = x->mean / r->mean, low, high;
 	double change = fabs(ratio - 1);
-	double stays = x->pauses ? 0 : fmin(pauses(r) / length, MOST_STAYS);
+	double stays = x->pauses ? 0 : fmin(vanishing(r) / length, MOST_STAYS);
 	struct of_path path = {
 		.doubtful = x->touched * (2 - x->touched) * doubtful(p) / length,
 		.threads = fmin(ratio, (double)(p->host_work + p->host_comm) / length),

@@ -81,7 +81,7 @@ static const struct row operators[] = {
 	{ PL_OP_ELEMENTWISE, "elementwise|pointwise|triton poi|relu|re lu|gelu|silu|swish|sigmoid|"
 			     "tanh|aten add|aten mul|aten sub|aten div|aten threshold backward" },
 	{ PL_OP_REDUCTION, "aten sum|aten mean" },
-	{ PL_OP_COPY, "copy|memcpy|nchw to nhwc|nhwc to nchw|transpose" },
+	{ PL_OP_COPY, "copy|memcpy|nchw to nhwc|nhwc to nchw|transpose|aten cat|aten stack" },
 };
 
 static const struct row phases[] = {

@@ -134,7 +134,9 @@ static const struct pl_lang_row rows[] = {
 				      PL_LANG_FIELD("samples", INT, PL_LANG_BOUND,
 						    "samples of a rank in a step", .min = 1,
 						    .max = 1e9, RW(k)),
-				      BY(1e-6, 0, "factor of the samples of a step")),
+				      PICK(RANK, "rank", NUMBERS, 0,
+					   "ranks that take in others; all if not given")
+					      BY(1e-6, 0, "factor of the samples of a step")),
 			  .elsewhere = "batch_size|batch-size|batchsize|micro_batch_size" },
 	[PL_RW_NO_SYNC] = { PL_LANG_ROW("no-sync", TIMING,
 					"synchronise gradients in every K-th backward pass only",

@@ -15,7 +15,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 8
+#define PL_PLAN_MINOR 9
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings

@@ -94,7 +94,8 @@ static const struct pl_record name_record = { PL_RECORD("name", char *, name_fie
 
 static bool has_selector(unsigned op)
 {
-	return (op >= PL_RW_SCALE && op <= PL_RW_FIX) || op == PL_RW_LATENCY || op == PL_RW_OVERLAP;
+	return (op >= PL_RW_SCALE && op <= PL_RW_BATCH) || op == PL_RW_LATENCY ||
+	       op == PL_RW_OVERLAP;
 }
 
 /* Behind operation and word: the names, then the numbers. */
@@ -132,7 +133,7 @@ static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *e
 	if (c->p == c->end || !has_selector(rw->op)) /* more belongs to a newer version */
 		return 0;
 	PL_CHECK(pl_record_get_fields(c, &select_record, rw, arena, err));
-	rw->select.all = rw->op != PL_RW_LATENCY;
+	rw->select.all = rw->op != PL_RW_LATENCY && rw->op != PL_RW_BATCH;
 	for (int i = 0; i < PL_SEL_COUNT_; i++) {
 		if (!rw->select.key[i][0])
 			rw->select.key[i] = NULL;

@@ -22,6 +22,9 @@
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
  * the time.
  *
+ * Of some ranks alone, what they compute changes, and so do the messages that they carry; the
+ * samples that other lines count from stay.
+ *
  * One pass over the nodes of each shape, and one over the steps.
  */
 #include "rewrite/rewrite_predicted.h"
@@ -41,6 +44,7 @@ struct comm_of_batch { /* equal in every byte: of one class */
 
 struct batch {
 	struct rw_facts *x;
+	const struct rw_change *c;
 	double before, by; /* times the recorded samples: with the lines so far, with this one */
 	struct pl_work_model work;
 	struct pl_predictor_ratio *ratio; /* [group]: by the cost model; NULL: there is none */
@@ -326,6 +330,9 @@ static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_e
 
 	b->before = b->x->network->batch > 0 ? b->x->network->batch : 1;
 	b->by = rw->x * b->before;
+	if (rw->k && b->c->select.keys)
+		return pl_fail(err, PL_EDATA,
+			       "a number of samples is one for all ranks; write: batch by=X rank=R");
 	if (rw->k && b->work.batch.other_pass)
 		return pl_fail(
 			err, PL_EDATA,
@@ -342,17 +349,20 @@ static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_e
 			b->work.batch.any ? "" : " (the recording has none)");
 	if (rw->k)
 		b->by = (double)rw->k / (double)recorded;
-	b->x->network->batch = b->by;
+	if (!b->c->select.keys)
+		b->x->network->batch = b->by;
 	return 0;
 }
 
 static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			struct pl_err *err)
 {
-	struct batch b = { .x = x };
+	struct batch b = { .x = x, .c = c };
 	const struct pl_graph *g = x->g;
 	int rc;
 
+	if (rw->select.key[PL_SEL_RANK])
+		PL_TRY(pl_graph_select_init(&c->select, &rw->select, g, x->e, err));
 	if (!x->cost) {
 		PL_TRY(pl_cost_fit(g, x->topo, &x->own, err));
 		x->cost = &x->own;

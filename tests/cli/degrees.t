@@ -160,6 +160,9 @@ for n in 1 2 9 50; do
 	search tensor-parallel,fuse-tensors wide.graph --evaluations=$n
 	check "at most $n simulations for all degrees" test "$(value evaluations)" -le $n
 done
+printf 'paceline-plan 1\ntensor-parallel by=2\nprecision bf16\n' >lower.plan
+# shellcheck disable=SC2086
+status 0 "another precision of divided operations, by the model" "$BIN/replay" -q --no-worth $model -p lower.plan -O json wide.graph
 status 1 "memory for none" "$BIN/plan" -q --allow=tensor-parallel --memory=1M -O text wide.graph
 
 # ---- graphs that cannot be divided --------------------------------------------------------------------

@@ -238,4 +238,39 @@ awk 'BEGIN {
 "$BIN/trace" -q -u "$TMP/sleep.json" | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/sleep.graph"
 status 0 "a program that sleeps" "$BIN/replay" "$TMP/sleep.graph"
 holds "$TMP/out" '^trust: medium: 60 % of the critical path is time in which the program recorded nothing$' "... medium"
+
+# ---- copies into new memory ----------------------------------------------------------------------
+# copies NS: steps of products of 60 ms and ten copies of 8 MiB, of which the first two take NS us, the others 1 ms
+copies() {
+	awk -v ns="$1" 'function op(name, t, ns, dims) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{\"Input Dims\":[%s,%s],\"Input type\":[\"float\",\"float\"]}}",
+			n++ ? ",\n" : "\n", name, t, ns, dims, dims
+	}
+	BEGIN {
+		printf "{\"schemaVersion\":1,\"traceEvents\":["
+		for (s = t = 0; s < 4; s++) {
+			begin = t
+			for (i = 0; i < 10; i++) {
+				op("aten::copy_", t, i < 2 ? ns : 1000, "[1024,1024]")
+				t += i < 2 ? ns : 1000
+				op("aten::mm", t, 6000, "[512,512]")
+				t += 6000
+			}
+			printf ",\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{}}",
+				s, begin, t - begin
+		}
+		print "\n]}" }' >"$TMP/copies.json"
+	"$BIN/replay" -q --no-worth --what-if 'scale name=aten::mm by 0.5' "$TMP/copies.json" >"$TMP/out"
+	"$BIN/replay" -q --no-worth -O csv --table=steps --what-if 'scale name=aten::mm by 0.5' "$TMP/copies.json" |
+		awk -F , 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+			NR == 2 { print ($at["predicted_ns"] - $at["predicted_lo_ns"]) / $at["replayed_ns"] }' >"$TMP/below.$1"
+}
+copies 1000
+holds "$TMP/out" '^trust: high$' "copies that take as long as others"
+copies 2000
+holds "$TMP/out" '^trust: high$' "... twice as long: caches may do that"
+copies 12000
+holds "$TMP/out" '^trust: medium: copies into new memory take 24 % of the step' "... twelve times as long: the memory is new"
+check "... another run may not have them: it may gain more, $(cat "$TMP/below.1000") and $(cat "$TMP/below.12000")" \
+	awk 'NR == FNR { usual = $1; next } { exit !(usual > 0 && $1 > usual + 0.05) }' "$TMP/below.1000" "$TMP/below.12000"
 done_testing

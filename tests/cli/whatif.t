@@ -407,5 +407,26 @@ sed 's/"world_size":1/"world_size":2/' "$TMP/light.json" >"$TMP/unlike/rank0.jso
 status 2 "batch of ranks that have unlike numbers of samples" "$BIN/replay" --what-if 'batch 96' "$TMP/unlike"
 says 'rank 1 128, others 64' "... is refused with the numbers"
 status 0 "batch by is not" "$BIN/replay" --what-if 'batch by=1.5' "$TMP/unlike"
+# unlike numbers of samples that nobody recorded
+mkdir "$TMP/even"
+awk -v dir="$TMP/even" -v cause=compute -v n=2 -v steps=6 -v seed=5 -v shapes=1 -f "$SRC/tests/gen/planted.awk"
+"$BIN/graph" -q "$TMP/even"/* -o "$TMP/even.graph"
+step_with() {
+	"$BIN/replay" -q --no-worth -O json --what-if "$1" "$TMP/even.graph" | sed 's/[,{]/\n/g' |
+		sed -n 's/^ *"predicted_mean_ns": *//p'
+}
+check "batch by of all ranks by number, as of all" [ "$(step_with 'batch by=2')" = "$(step_with 'batch by=2 rank=0|1')" ]
+check "... the rank with more samples decides, as the others wait for it" awk -v all="$(step_with 'batch by=2')" -v one="$(step_with 'batch by=2 rank=1')" \
+	-v none="$(step_with 'batch by=1 rank=1')" 'BEGIN { exit !(one > 1.5 * none && one <= all && one > 0.98 * all) }'
+check "... the rank with fewer samples gains nothing" awk -v less="$(step_with 'batch by=0.5 rank=0')" -v none="$(step_with 'batch by=1 rank=1')" \
+	'BEGIN { exit !(less > 0.97 * none && less <= none) }'
+status 3 "batch by of a rank that is not there" "$BIN/replay" --what-if 'batch by=2 rank=7' "$TMP/even.graph"
+says 'no operation of the graph has rank=7' "... is refused with those that are"
+status 2 "a number of samples for one rank" "$BIN/replay" --what-if 'batch 96 rank=1' "$TMP/even.graph"
+says 'write: batch by=X rank=R' "... is refused with the remedy"
+printf 'paceline-plan 1\nbatch by=1.5 rank=1\n' >"$TMP/uneven.plan"
+"$BIN/plan" -o "$TMP/uneven.bin" "$TMP/uneven.plan"
+"$BIN/plan" -O text "$TMP/uneven.bin" >"$TMP/got"
+check "... in a plan, written and read" grep -qx 'batch rank=1 by=1.5' "$TMP/got"
 
 done_testing
