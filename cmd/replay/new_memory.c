@@ -17,7 +17,8 @@
 #define LEAST_N	    8		       /* copies that say how fast copies are */
 #define TIMES	    3
 
-/* What a copy of a host reads and writes, by the sizes of its inputs; 0: it is none, or is small. */
+/* What a copy of a host reads and writes, by the sizes of its inputs; 0: it is none, or is small.
+ */
 static int64_t copied(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
 {
 	uint32_t row = sh->work ? sh->work[i] : PL_NONE;

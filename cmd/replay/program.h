@@ -185,7 +185,7 @@ struct report {
 	struct trust trust;
 	struct usual_copy *copy; /* by shape and node: find_new_memory() */
 	size_t n_copies, cap_copies;
-	double new_memory_ns; /* of a rank in a step */
+	double new_memory_ns;	       /* of a rank in a step */
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;

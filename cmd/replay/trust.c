@@ -34,8 +34,8 @@
 #include "program.h"
 
 /* Levels, as shares of the critical path. */
-#define LOW    0.25
-#define MEDIUM 0.05
+#define LOW	   0.25
+#define MEDIUM	   0.05
 #define NEW_MEMORY 0.1
 
 #define DROPPED 0.001 /* of all dependencies */
@@ -475,9 +475,9 @@ static pl_ns may_vanish(const struct report *r, const struct pl_path_item *x)
 /*
  * Time of the predicted path that the changes leave as it is. Pauses of threads: the interpreter,
  * the profiler, collection of garbage, which a profiler makes more frequent. What copies take into
- * new memory, which another run of the job may not have. And operations between two that changed, if
- * they take less time than those: a selection by phase or name misses operations that belong to the
- * same layers. A model of sizes says which operations change, so these do not count then.
+ * new memory, which another run of the job may not have. And operations between two that changed,
+ * if they take less time than those: a selection by phase or name misses operations that belong to
+ * the same layers. A model of sizes says which operations change, so these do not count then.
  */
 static double unchanged_time(const struct report *r)
 {
@@ -498,8 +498,7 @@ static double unchanged_time(const struct report *r)
 		if (same)
 			vanishes = may_vanish(r, x);
 		sum += (double)vanishes;
-		if ((same && is_pause(&r->g, sh, x->node)) ||
-		    sh->role[x->node] == PL_RO_TRANSFER) {
+		if ((same && is_pause(&r->g, sh, x->node)) || sh->role[x->node] == PL_RO_TRANSFER) {
 			continue;
 		} else if (same) {
 			others += (double)(x->ns - vanishes);
