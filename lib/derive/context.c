@@ -7,7 +7,7 @@
  * What PyTorch does for sharded parameters names their module with its whole path.
  * The phase of an operation comes from its own name, else from the operation or range around it. A
  * forward operation inside another phase is not forward. In the backward pass it makes activations
- * again that were not kept.
+ * again that were not kept. Ranges of evaluation that cover all of a job give no phase.
  *
  * The work of an operation is what it computes on tensors of which sizes and type. Products of
  * matrices take two operations for each pair of elements that meet. The first two tensors that are
@@ -19,6 +19,7 @@
  */
 #include <stdlib.h>
 
+#include "core/spans.h"
 #include "derive/describe.h"
 #include "derive/internal.h"
 #include "derive/names.h"
@@ -74,9 +75,11 @@ static uint8_t special_phase(const char *name)
 				    "*: validate|*validation_step*|*evaluation_loop*" },
 		{ PL_PH_COMPILATION,
 		  "compile|compilation|Compilation|*entire_frame_compile*|*_compile.compile_inner*|"
-		  "*compile_fx*|*inductor_compile*|*async_compile*|*call_user_compiler*|"
+		  "*inductor_compile*|*async_compile*|*call_user_compiler*|"
 		  "*GraphLowering.compile*|*torch/_dynamo/convert_frame.py(*|triton_compile*|"
-		  "*torch/_inductor/compile_fx.py(*" },
+		  /* the file of that name also has functions that run compiled code */
+		  "*compile_fx|*compile_fx[!.]*|*compile_fx.<*|"
+		  "*torch/_inductor/compile_fx.py(*): *compil*" },
 		{ PL_PH_INPUT, "*torch/utils/data/dataloader.py(*): __next__" },
 	};
 
@@ -178,6 +181,108 @@ static void join_path(struct builder *b, const struct range *outer, struct range
 	x->module = pl_derive_intern_text(b->err, &b->g->str, path);
 }
 
+/* ---- a job that is an evaluation ------------------------------------------------------------- */
+
+#define NEARLY_ALL 0.9 /* of each step */
+
+/* Of a rank: from the first operation to the last. */
+struct extent {
+	pl_ns start, end;
+	bool trains; /* the name of an operation says that it is of a backward pass */
+};
+
+static bool is_operation(unsigned kind)
+{
+	return kind == PL_K_HOST_OP || kind == PL_K_RUNTIME || kind == PL_K_KERNEL ||
+	       kind == PL_K_COPY || pl_trace_kind_is_comm(kind);
+}
+
+static void find_extents(struct builder *b, struct extent *x)
+{
+	for (size_t r = 0; r < b->n_ranks; r++)
+		x[r] = (struct extent){ INT64_MAX, INT64_MIN, false };
+	for (uint32_t seg = 0; seg < b->t->n_segs; seg++) {
+		const struct pl_events *e = b->t->seg[seg];
+
+		for (uint32_t ev = 0; ev < e->n; ev++) {
+			uint32_t res = b->seg[seg].track_res[e->track[ev]];
+			struct extent *of;
+			pl_ns start;
+
+			if (res == PL_NONE || e->dur[ev] < 0 || !is_operation(e->kind[ev]))
+				continue;
+			of = &x[b->resource[res].rank_index];
+			start = pl_derive_time(b, seg, ev);
+			of->start = pl_min_i64(of->start, start);
+			of->end = pl_max_i64(of->end, pl_add_sat(start, e->dur[ev]));
+			of->trains |= pl_graph_is_backward(phase_of(b, seg, e->name[ev]));
+		}
+	}
+}
+
+static int add_evaluations(const struct builder *b, struct pl_spans *s)
+{
+	for (size_t i = 0; i < b->g->n_res; i++)
+		for (uint32_t k = 0; k < b->resource[i].n_ranges; k++) {
+			const struct range *x = &b->resource[i].range[k];
+
+			if (x->phase == PL_PH_EVALUATION)
+				PL_CHECK(pl_spans_add(s, (int32_t)b->resource[i].rank_index,
+						      x->start, x->end, b->err));
+		}
+	pl_spans_unite(s);
+	return 0;
+}
+
+static bool covers(const struct pl_spans *s, size_t rank, pl_ns start, pl_ns end)
+{
+	return (double)pl_spans_cover(s, (int32_t)rank, start, end) >=
+	       NEARLY_ALL * (double)(end - start);
+}
+
+/* Do the ranges cover nearly all of each step of the rank, or of all that it does? */
+static bool only_evaluates(const struct builder *b, const struct pl_spans *s, size_t rank,
+			   const struct extent *x)
+{
+	const struct rank *r = &b->rank[rank];
+
+	if (x->trains || x->start >= x->end)
+		return false;
+	for (size_t i = 0; i < r->n_win; i++)
+		if (!covers(s, rank, r->win[i].start, r->win[i].end))
+			return false;
+	return r->n_win || covers(s, rank, x->start, x->end);
+}
+
+/* Ranges of evaluation that are the job itself explain nothing: they would hide what bounds it. */
+static void forget_job(struct builder *b)
+{
+	struct extent *x = NULL;
+	struct pl_spans s = { 0 };
+	int rc;
+
+	PL_TRY(add_evaluations(b, &s));
+	if (!s.n)
+		goto out;
+	PL_TRY(pl_alloc(&x, b->n_ranks, sizeof(*x), b->err));
+	find_extents(b, x);
+	for (size_t i = 0; i < b->g->n_res; i++) {
+		struct resource *resource = &b->resource[i];
+		uint32_t rank = resource->rank_index;
+
+		if (!resource->n_ranges || !only_evaluates(b, &s, rank, &x[rank]))
+			continue;
+		for (uint32_t k = 0; k < resource->n_ranges; k++)
+			if (resource->range[k].phase == PL_PH_EVALUATION)
+				resource->range[k].phase = PL_PH_UNKNOWN;
+	}
+out:
+	pl_free(x);
+	pl_spans_fini(&s);
+}
+
+/* ---- ranges in ranges ------------------------------------------------------------------------ */
+
 /* A range without a module or phase takes that of the range around it. */
 static void nest_ranges(struct builder *b, struct resource *resource)
 {
@@ -205,6 +310,8 @@ void pl_derive_ranges(struct builder *b)
 {
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		gather_ranges(b, seg);
+	if (!b->err->code)
+		forget_job(b);
 	for (size_t r = 0; r < b->g->n_res && !b->err->code; r++)
 		nest_ranges(b, &b->resource[r]);
 }

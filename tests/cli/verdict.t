@@ -237,6 +237,26 @@ plant writing checkpoint 'rank 1' cause=checkpoint ms=150 who=1 named=0
 check "... without a name it is a guess" grep -qE '"text":"long work behind some steps, perhaps checkpoints, [0-9]+ %: rank 1 [^"]*\(inferred\)"' "$TMP/out"
 plant collect garbage-collection 'rank 1' cause=garbage ms=60 who=1
 plant pauses garbage-collection 'rank 0' cause=garbage ms=80 who=0 named=0
+# a job that evaluates and does nothing else is bound by what it evaluates; one that also trains is not
+mkdir "$TMP/judged" "$TMP/taught"
+awk -v dir="$TMP/judged" -f - <<'END'
+function put(cat, name, from, dur) {
+	printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d}", n++ ? ",\n" : "[", cat, name, from, dur >(dir "/rank0.json")
+}
+BEGIN {
+	put("python_function", "lm_eval/evaluator.py(52): evaluate", 0, 60000)
+	for (s = 0; s < 6; s++) {
+		put("user_annotation", "ProfilerStep#" s, 10000 * s, 9990)
+		put("cpu_op", "aten::mm", 10000 * s + 10, 6000)
+		put("cpu_op", "aten::softmax", 10000 * s + 6020, 3960)
+	}
+	print "]" >(dir "/rank0.json")
+}
+END
+sed 's/aten::softmax/SoftmaxBackward0/' "$TMP/judged/rank0.json" >"$TMP/taught/rank0.json"
+first judged compute aten::mm
+check "... evaluation is no cause of it" no grep -q '"cause":"evaluation"' "$TMP/out"
+first taught evaluation ''
 plant validation evaluation '' cause=evaluation ms=80
 check "... a recorded name says so; it is a part of the steps" grep -qE '"text":"evaluation [0-9]+ %: [^"()]*"' "$TMP/out"
 plant epochs evaluation '' cause=evaluation ms=80 outside=1

@@ -209,6 +209,81 @@ static void evaluation(void)
 	end_trace();
 }
 
+/* torch.compile, recorded with stacks: one file has the functions that compile, and those that run
+ * what was compiled. */
+static void compiled(void)
+{
+	static const struct {
+		unsigned kind;
+		const char *name;
+		bool compiles;
+	} rows[] = {
+		{ PL_K_PYTHON, "torch/_inductor/compile_fx.py(944): run", false },
+		{ PL_K_PYTHON, "/opt/lib/torch/_inductor/compile_fx.py(1010): wrapper", false },
+		{ PL_K_PYTHON, "torch/_inductor/compile_fx.py(1201): compile_fx", true },
+		{ PL_K_PYTHON, "torch/_inductor/compile_fx.py(556): _compile_fx_inner", true },
+		{ PL_K_PYTHON, "torch/_inductor/compile_fx.py(661): fx_codegen_and_compile", true },
+		{ PL_K_PYTHON, "torch/_inductor/compile_fx.py(1318): fw_compiler_base", true },
+		{ PL_K_PYTHON, "torch/_dynamo/convert_frame.py(1100): __call__", true },
+		{ PL_K_ANNOTATION, "compile_fx.<locals>.fw_compiler_base (dynamo_timed)", true },
+		{ PL_K_ANNOTATION, "compile_fx_inner (dynamo_timed)", true },
+	};
+	uint32_t s;
+	pl_id h, d;
+
+	for (size_t i = 0; i < PL_LEN(rows); i++) {
+		unsigned want = rows[i].compiles ? PL_PH_COMPILATION : PL_PH_FORWARD;
+
+		begin_trace();
+		s = segment();
+		h = track(s, 0, -1, "100");
+		d = track(s, 0, 7, "7");
+		step(s, h, 1, 0, 1000);
+		ev(s, rows[i].kind, h, rows[i].name, 10, 300, 0);
+		ev(s, PL_K_HOST_OP, h, "aten::mm", 20, 200, 0);
+		ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 30, 40, 1);
+		ev(s, PL_K_HOST_OP, h, "MmBackward0", 400, 500, 0);
+		ev(s, PL_K_ANNOTATION, h, "Optimizer.step#SGD.step", 600, 700, 0);
+		ev(s, PL_K_KERNEL, d, "product", 50, 190, 1);
+		ok(build() && is_in(node("aten::mm", PL_RO_HOST, 20), want, NULL) &&
+			   is_in(node("product", PL_RO_COMPUTE, 50), want, NULL),
+		   "%s: %s", rows[i].name, pl_graph_phase_name(want));
+		end_trace();
+	}
+}
+
+/* Two steps, or none, in which a function evaluates until `until`; its products are an evaluation
+ * only if the rank does something else too. */
+static void job_that_evaluates(bool steps, bool trains, pl_ns until, bool want)
+{
+	const char *name = trains ? "MmBackward0" : "aten::add";
+	const struct pl_shape *sh;
+	uint32_t s, i;
+	pl_id h;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	ev(s, PL_K_PYTHON, h, "lm_eval/evaluator.py(52): evaluate", 0, until, 0);
+	for (int k = 0; k < 2; k++) {
+		if (steps)
+			step(s, h, k, 1000 * k, 1000 * k + 990);
+		ev(s, PL_K_HOST_OP, h, "aten::mm", 1000 * k + 10, 1000 * k + 400, 0);
+		ev(s, PL_K_ANNOTATION, h, "validate", 1000 * k + 500, 1000 * k + 600, 0);
+		ev(s, PL_K_HOST_OP, h, name, 1000 * k + 510, 1000 * k + 590, 0);
+		ev(s, PL_K_HOST_OP, h, "aten::relu", 1000 * k + 700, 1000 * k + 980, 0);
+	}
+	if (!ok(build(), "a job that evaluates builds"))
+		return;
+	sh = &graph.shape[0];
+	i = node("aten::mm", PL_RO_COMPUTE, 10);
+	ok(i != PL_NONE && (sh->phase && sh->phase[i] == PL_PH_EVALUATION) == want,
+	   "%s %s until %d us: %s", steps ? "steps" : "no steps",
+	   trains ? "with a backward pass" : "without one", (int)until,
+	   want ? "an evaluation" : "the job");
+	end_trace();
+}
+
 /* A batch in two parts, then the optimiser. */
 static void several_passes(void)
 {
@@ -534,6 +609,13 @@ int main(void)
 	several_passes();
 	update_in_backward();
 	evaluation();
+	compiled();
+	job_that_evaluates(true, false, 2000, false);
+	job_that_evaluates(true, false, 1950, false);
+	job_that_evaluates(true, false, 1500, true);
+	job_that_evaluates(true, true, 2000, true);
+	job_that_evaluates(false, false, 2000, false);
+	job_that_evaluates(false, false, 1000, true);
 	recomputation(true, false);
 	recomputation(true, true);
 	recomputation(false, false);
