@@ -13,6 +13,7 @@
  *
  * One pass over the nodes, and some over the path.
  */
+#include "graph/calls.h"
 #include "report/verdict_internal.h"
 
 #define LEAST	    0.01 /* of the path: smaller causes have no row */
@@ -24,6 +25,19 @@
 static bool has_name(const struct verdict_study *x, pl_id name, const char *glob)
 {
 	return name != PL_NONE && pl_glob(glob, verdict_name(x, name));
+}
+
+static bool is_call(const struct verdict_study *x, pl_id name, bool (*is)(const char *))
+{
+	return name != PL_NONE && is(verdict_name(x, name));
+}
+
+/* Between host and device; PL_COPY_OTHER also of what is no copy. */
+static enum pl_copy_direction direction(const struct verdict_study *x, const struct verdict_part *p)
+{
+	return p->role == PL_RO_COPY && p->name != PL_NONE
+		       ? pl_graph_copy_direction(verdict_name(x, p->name))
+		       : PL_COPY_OTHER;
 }
 
 static bool is_host(const struct verdict_study *x, const struct verdict_part *p)
@@ -75,7 +89,7 @@ static bool is_evaluation(const struct verdict_study *x, const struct verdict_pa
 static bool is_compilation(const struct verdict_study *x, const struct verdict_part *p)
 {
 	return p->phase == PL_PH_COMPILATION ||
-	       (p->part == PL_PP_NODE && has_name(x, p->name, "cu*ModuleLoad*|cu*LibraryLoad*"));
+	       (p->part == PL_PP_NODE && is_call(x, p->name, pl_graph_loads_code));
 }
 
 static bool is_input(const struct verdict_study *x, const struct verdict_part *p)
@@ -83,8 +97,7 @@ static bool is_input(const struct verdict_study *x, const struct verdict_part *p
 	return p->part == PL_PP_NODE &&
 	       (p->phase == PL_PH_INPUT ||
 		(p->role == PL_RO_GAP && !pl_sim_reported(x->s, p->step)) ||
-		(p->role == PL_RO_COPY && has_name(x, p->name, "*HtoD*") &&
-		 !has_name(x, p->name, "*Pageable*")));
+		(direction(x, p) == PL_COPY_TO_DEVICE && !has_name(x, p->name, "*Pageable*")));
 }
 
 static bool is_garbage(const struct verdict_study *x, const struct verdict_part *p)
@@ -97,10 +110,7 @@ static bool is_memory(const struct verdict_study *x, const struct verdict_part *
 	if (p->run != PL_NONE && x->run[p->run].memory)
 		return true;
 	return p->part == PL_PP_NODE &&
-	       ((p->role == PL_RO_COPY && has_name(x, p->name, "*HtoD*|*DtoH*")) ||
-		has_name(x, p->name,
-			 "cu*Malloc*|cu*Free*|cu*HostAlloc*|cu*HostRegister*|"
-			 "cu*HostUnregister*|cu*MemAlloc*"));
+	       (direction(x, p) != PL_COPY_OTHER || is_call(x, p->name, pl_graph_manages_memory));
 }
 
 static bool is_host_sync(const struct verdict_study *x, const struct verdict_part *p)
@@ -253,11 +263,11 @@ static int begin_run(struct verdict_study *x, const struct verdict_part *before,
 {
 	struct verdict_run run = { .waited = before ? call_that_waited(x, p) : PL_NONE };
 
-	run.memory =
-		has_name(x, run.waited, "cu*Malloc*|cu*Free*|cu*HostAlloc*|cu*HostUnregister*");
+	run.memory = is_call(x, run.waited, pl_graph_manages_memory);
 	if (before && before->role == PL_RO_COPY && run.waited != PL_NONE)
-		run.memory |= has_name(x, before->name, "*Pageable*") &&
-			      (has_name(x, before->name, "*HtoD*") || before->ns > BIG_COPY_NS);
+		run.memory |=
+			has_name(x, before->name, "*Pageable*") &&
+			(direction(x, before) == PL_COPY_TO_DEVICE || before->ns > BIG_COPY_NS);
 	return pl_append(&x->run, &x->n_runs, &x->cap_runs, &run, sizeof(run), err);
 }
 

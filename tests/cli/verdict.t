@@ -230,6 +230,14 @@ plant item host-synchronisation cudaStreamSynchronize cause=sync ms=1
 plant print host-synchronisation cudaStreamSynchronize cause=sync ms=0.6 seed=5
 plant malloc memory-stall 'cuda(Free|Malloc)' cause=memory ms=2
 plant pageable memory-stall 'Memcpy HtoD' cause=memory ms=1.5 named=0
+# the same on a device of AMD, whose copies name their direction in other words
+mkdir "$TMP/hip" "$TMP/copies"
+sed 's/"name": "cuda/"name": "hip/' "$TMP/malloc/rank0.json" >"$TMP/hip/rank0.json"
+first hip memory-stall 'hip(Free|Malloc)'
+for way in DEVICE_TO_HOST:memory-stall HOST_TO_DEVICE:input; do
+	sed 's/"name": "cuda/"name": "hip/; s/"Memcpy HtoD [^"]*"/"MEMORY_COPY_'${way%:*}'"/' "$TMP/pageable/rank0.json" >"$TMP/copies/rank0.json"
+	first copies ${way#*:} "MEMORY_COPY_${way%:*}"
+done
 plant save checkpoint '' cause=checkpoint ms=120
 plant saving checkpoint 'rank 1' cause=checkpoint ms=120 who=1
 check "... a name on the rank that writes says so" grep -qE '"text":"writing checkpoints [0-9]+ %: rank 1[^"()]*"' "$TMP/out"

@@ -4,6 +4,7 @@
 
 #include "derive/describe.h"
 #include "derive/names.h"
+#include "graph/calls.h"
 #include "tap.h"
 
 static struct pl_err err;
@@ -227,8 +228,59 @@ static void equal_rows(void)
 	pl_graph_fini(&g);
 }
 
+/* Names of copies and calls, of devices of two makers, as several profilers write them. */
+static void calls(void)
+{
+	static const struct {
+		const char *name;
+		enum pl_copy_direction direction;
+	} copies[] = {
+		{ "Memcpy HtoD (Pageable -> Device)", PL_COPY_TO_DEVICE },
+		{ "Memcpy DtoH (Device -> Pinned)", PL_COPY_TO_HOST },
+		{ "Memcpy DtoD (Device -> Device)", PL_COPY_OTHER },
+		{ "Memcpy PtoP", PL_COPY_OTHER },
+		{ "MemcpyH2D", PL_COPY_TO_DEVICE },
+		{ "MemcpyD2H", PL_COPY_TO_HOST },
+		{ "MemcpyD2D", PL_COPY_OTHER },
+		{ "MEMORY_COPY_HOST_TO_DEVICE", PL_COPY_TO_DEVICE },
+		{ "MEMORY_COPY_DEVICE_TO_HOST", PL_COPY_TO_HOST },
+		{ "MEMORY_COPY_DEVICE_TO_DEVICE", PL_COPY_OTHER },
+		{ "CopyHostToDevice", PL_COPY_TO_DEVICE },
+		{ "CopyDeviceToHost", PL_COPY_TO_HOST },
+	};
+	static const struct {
+		const char *name;
+		bool memory, code;
+	} call[] = {
+		{ "cudaMalloc", true, false },
+		{ "cudaFree", true, false },
+		{ "cudaHostAlloc", true, false },
+		{ "cuMemAlloc_v2", true, false },
+		{ "hipMalloc", true, false },
+		{ "hipFree", true, false },
+		{ "hipHostMalloc", true, false },
+		{ "hipHostUnregister", true, false },
+		{ "hsa_amd_memory_pool_allocate", true, false },
+		{ "cuModuleLoadData", false, true },
+		{ "hipModuleLoadData", false, true },
+		{ "cudaLaunchKernel", false, false },
+		{ "hipLaunchKernel", false, false },
+		{ "hipStreamSynchronize", false, false },
+		{ "aten::free_memory", false, false },
+	};
+
+	for (size_t i = 0; i < PL_LEN(copies); i++)
+		is_i64(pl_graph_copy_direction(copies[i].name), copies[i].direction,
+		       copies[i].name);
+	for (size_t i = 0; i < PL_LEN(call); i++)
+		ok(pl_graph_manages_memory(call[i].name) == call[i].memory &&
+			   pl_graph_loads_code(call[i].name) == call[i].code,
+		   "%s", call[i].name);
+}
+
 int main(void)
 {
+	calls();
 	operators();
 	communication();
 	graph();
