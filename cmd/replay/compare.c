@@ -6,7 +6,7 @@
  * is the change of its time on the critical path. The contributions sum to the difference of the
  * paths. The report also shows the count of each operation, its total over all ranks and its mean.
  * They show whether there is more work, slower work, or work that is new on the path. All times are
- * per step.
+ * per step. The difference of the steps has an interval, by how much the steps of each job differ.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -26,6 +26,7 @@ struct op_row {
 };
 struct diff {
 	const struct report *r[2];
+	double half;	     /* of the 90 % interval of the difference; NAN: a job has one step */
 	const char *path[2]; /* of the graphs */
 	struct op_row *op;
 	size_t n, cap;
@@ -34,6 +35,58 @@ struct diff {
 	size_t n_places;
 	struct pl_intern place_texts;
 };
+
+/* ---- the steps ------------------------------------------------------------------------------- */
+
+/* How much the steps of a job differ, by the measure that r->mean is of. Returns how many there
+ * are. */
+static size_t scatter(const struct report *r, double *deviation)
+{
+	double mean = 0, squares = 0;
+	int64_t number = INT64_MIN;
+	pl_ns from = 0;
+	size_t n = 0;
+
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		bool follows = number != INT64_MIN && r->g.step[k].number == number + 1;
+		double x, away;
+
+		if (!pl_sim_reported(r->s, k))
+			continue;
+		from = r->by_period ? from : r->run.step_start[k];
+		x = (double)(r->run.step_end[k] - from);
+		from = r->run.step_end[k];
+		number = r->g.step[k].number;
+		if (r->by_period && !follows)
+			continue;
+		away = x - mean;
+		mean += away / (double)++n;
+		squares += away * (x - mean);
+	}
+	*deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
+	return n;
+}
+
+static void find_half(struct diff *d)
+{
+	double deviation[2];
+	size_t n[2];
+
+	for (int job = 0; job < 2; job++)
+		n[job] = scatter(d->r[job], &deviation[job]);
+	d->half = pl_selftest_half_difference(deviation[0], n[0], deviation[1], n[1]);
+}
+
+static double difference(const struct diff *d)
+{
+	return d->r[1]->mean - d->r[0]->mean;
+}
+
+/* Does the interval hold 0? */
+static bool may_be_chance(const struct diff *d)
+{
+	return isfinite(d->half) && fabs(difference(d)) <= d->half;
+}
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
@@ -307,7 +360,12 @@ static void as_json(const struct diff *d, const struct pl_table *t, struct pl_wr
 	pl_json_str(w, "schema", "paceline.replay-difference/1");
 	print_side(w, "a", d->path[0], d->r[0]);
 	print_side(w, "b", d->path[1], d->r[1]);
-	pl_json_real(w, "difference_ns", d->r[1]->mean - d->r[0]->mean);
+	put_changes(w, d->r[0]->changes);
+	pl_json_real(w, "difference_ns", difference(d));
+	pl_json_real(w, "difference_lo_ns", difference(d) - d->half);
+	pl_json_real(w, "difference_hi_ns", difference(d) + d->half);
+	if (isfinite(d->half))
+		pl_json_bool(w, "may_be_chance", may_be_chance(d));
 	for (int i = 0; i < TABLES; i++) {
 		pl_json_key(w, key[i]);
 		pl_table_json(&t[i], w);
@@ -338,6 +396,22 @@ static void print_places(const struct diff *d, bool slower, const char *title, s
 	}
 }
 
+static void print_interval(const struct diff *d, struct pl_writer *w)
+{
+	double a = d->r[0]->mean, least = difference(d) - d->half, most = difference(d) + d->half;
+	char t0[32], t1[32], text[240];
+
+	if (!isfinite(d->half) || !(a > 0))
+		return;
+	snprintf(text, sizeof(text), "%s%s to %s%s (%+.1f to %+.1f %%)%s", least > 0 ? "+" : "",
+		 fmt_ns(t0, sizeof(t0), least), most > 0 ? "+" : "", fmt_ns(t1, sizeof(t1), most),
+		 100 * least / a, 100 * most / a,
+		 may_be_chance(d) ? ": it holds 0, so the difference may be chance, and what "
+				    "follows too: record more steps"
+				  : "");
+	print_wrapped("90 % interval of the difference:", text, w);
+}
+
 static void as_text(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
 {
 	double a = d->r[0]->mean, b = d->r[1]->mean;
@@ -349,6 +423,7 @@ static void as_text(const struct diff *d, const struct pl_table *t, struct pl_wr
 			d->r[0]->by_period ? " (from its start to that of the next)" : "",
 			fmt_ns(tb, sizeof(tb), b), fmt_ns(td, sizeof(td), b - a),
 			a > 0 ? 100 * (b - a) / a : 0);
+	print_interval(d, w);
 	for (int job = 0; job < 2; job++)
 		pl_write_format(w, "%c is %s: %zu step%s, %d rank%s, %.1f %% unexplained\n",
 				'A' + job, d->path[job], d->r[job]->n_steps,
@@ -405,6 +480,7 @@ int print_difference(const struct config *c, const struct report *a, const struc
 	struct pl_writer w;
 	int rc;
 
+	find_half(&d);
 	for (int job = 0; job < 2; job++) {
 		PL_TRY(add_totals(&d, job, err));
 		PL_TRY(add_path(&d, job, err));

@@ -13,6 +13,7 @@ void changes_fini(struct changes *x)
 	pl_topology_fini(&x->topo);
 	pl_predictor_free(x->predictor);
 	pl_free(x->hits);
+	pl_free(x->hits_of_a);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -221,9 +222,6 @@ int use_lines(const struct config *c, const struct pl_plan *p, const struct chan
 
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
-	uint64_t *before = x->hits; /* of the other job */
-	int rc;
-
 	if (!x->plan.n_rw)
 		return 0;
 	/* on hosts it changes nothing, which would look like a prediction */
@@ -233,10 +231,9 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 			       "precision: not modelled for host operations; give share=X");
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_lines(c, &x->plan, x, r, err);
+	x->hits_of_a = x->hits; /* there are two jobs at most */
 	x->hits = NULL;
-	rc = use_durations(c, x, before, r, err);
-	pl_free(before);
-	return rc;
+	return use_durations(c, x, x->hits_of_a, r, err);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */

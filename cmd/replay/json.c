@@ -15,7 +15,7 @@ static void put_table(struct pl_writer *w, const char *key, const struct report 
 	pl_table_fini(&t);
 }
 
-static void put_changes(struct pl_writer *w, const struct changes *x)
+void put_changes(struct pl_writer *w, const struct changes *x)
 {
 	if (x->first == x->plan.n_rw)
 		return;
@@ -24,8 +24,12 @@ static void put_changes(struct pl_writer *w, const struct changes *x)
 	for (size_t i = x->first; i < x->plan.n_rw; i++) {
 		pl_json_open(w, '{');
 		pl_json_str(w, "change", x->plan.rw[i].text);
-		if (x->hits)
+		if (x->hits_of_a) {
+			pl_json_int(w, "a_operations", (int64_t)x->hits_of_a[i]);
+			pl_json_int(w, "b_operations", (int64_t)x->hits[i]);
+		} else if (x->hits) {
 			pl_json_int(w, "operations", (int64_t)x->hits[i]);
+		}
 		pl_json_close(w);
 	}
 	pl_json_close(w);

@@ -234,6 +234,7 @@ struct changes {
 	struct pl_predictor *predictor; /* -m; NULL: none */
 	bool structural; /* --plan changes more than durations, so it is not in `plan` */
 	uint64_t *hits;	 /* [rewrite]: operations that it changed in the graph; NULL: not counted */
+	uint64_t *hits_of_a; /* the same of the first of two jobs, when `hits` is of the second */
 };
 
 /* ---- planned.c ---- */
@@ -445,6 +446,8 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 	       struct pl_err *err) PL_MUST;
 int print_json(const struct config *c, const struct report *r, struct pl_out *out,
 	       struct pl_err *err) PL_MUST;
+/* The member "changes", if there are any. */
+void put_changes(struct pl_writer *w, const struct changes *x);
 /* Behind an empty line, in bold if there is colour. */
 void print_heading(const struct config *c, const char *text, struct pl_writer *w);
 /* How many rows of n are not shown, if any, and how to see them. */

@@ -387,14 +387,41 @@ void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
 	}
 }
 
-double pl_selftest_half(double deviation, size_t n)
+/* Student's distribution for 1 degree of freedom or more: 90 of 100 are nearer to 0. Between two
+ * whole numbers it is nearly a line in their inverse. */
+static double student(double freedom)
 {
 	static const double t[] = { 0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83 };
+	const double most = (double)PL_LEN(t) - 1;
+	size_t k;
+	double by;
 
-	if (n < 2)
+	if (freedom >= most + 1)
+		return PL_SELFTEST_NORMAL * (1 + 1 / (freedom + 1));
+	if (freedom >= most)
+		return t[PL_LEN(t) - 1];
+	freedom = fmax(freedom, 1); /* as rounded */
+	k = (size_t)freedom;
+	by = (1 / (double)k - 1 / freedom) / (1 / (double)k - 1 / (double)(k + 1));
+	return t[k] + by * (t[k + 1] - t[k]);
+}
+
+double pl_selftest_half(double deviation, size_t n)
+{
+	return n < 2 ? 0 : student((double)(n - 1)) * deviation / sqrt((double)n);
+}
+
+double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b)
+{
+	double of_a = a * a / (double)n_a, of_b = b * b / (double)n_b, sum = of_a + of_b;
+
+	if (n_a < 2 || n_b < 2)
+		return NAN;
+	if (!(sum > 0))
 		return 0;
-	return (n - 1 < PL_LEN(t) ? t[n - 1] : PL_SELFTEST_NORMAL * (1 + 1 / (double)n)) *
-	       deviation / sqrt((double)n);
+	return sqrt(sum) *
+	       student(sum * sum /
+		       (of_a * of_a / (double)(n_a - 1) + of_b * of_b / (double)(n_b - 1)));
 }
 
 /* ---- equal operations ------------------------------------------------------------------------ */

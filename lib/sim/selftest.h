@@ -90,6 +90,9 @@ void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
 /* Half of the 90 % interval of the mean of n values with this standard deviation, by Student's
  * distribution; 0 of one value. */
 double pl_selftest_half(double deviation, size_t n);
+/* The same of the difference of two means, of n_a and n_b values with the standard deviations a and
+ * b (Welch's approximation); NAN where one of them is of one value. */
+double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b);
 #define PL_SELFTEST_NORMAL                                                                         \
 	1.645 /* standard deviations: the half for many values, times sqrt(n)                      \
 	       */

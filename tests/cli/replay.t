@@ -210,6 +210,50 @@ holds "$TMP/out" '"operator":"update","why":"each takes 195.0 us, was 60.00 us; 
 status 0 "... as JSON" "$BIN/replay" -O json "$g" "$TMP/slow.graph"
 check "... with its schema" grep -q '"schema":"paceline.replay-difference/1"' "$TMP/out"
 check "... with its files" grep -qF "\"b\":{\"file\":\"$TMP/slow.graph\"" "$TMP/out"
+# noise NAME MS...: a job with steps of these lengths
+noise() {
+	name=$1
+	shift
+	printf '%s\n' "$@" | awk '
+		function put(cat, name, from, dur) {
+			printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d}", n++ ? ",\n" : "[", cat, name, from, dur
+		}
+		{
+			put("user_annotation", "ProfilerStep#" NR, at, 1000 * $1)
+			put("cpu_op", "aten::mm", at + 1, 1000 * $1 - 2)
+			at += 1000 * $1
+		}
+		END { print "]" }' >"$TMP/$name.json"
+	"$BIN/graph" -q -o "$TMP/$name.graph" "$TMP/$name.json"
+}
+noise a 90 100 110
+noise b 98 108 118
+noise c 140 150 160
+noise one 150
+# between NAME LOW HIGH: is this member of the JSON in $TMP/out there, and between these?
+between() {
+	sed -n "s/.*\"$1\":\([-0-9.e+]*\).*/\1/p" "$TMP/out" | awk -v low="$2" -v high="$3" '{ hit = $1 >= low && $1 <= high } END { exit !hit }'
+}
+# 10 ms of deviation in three steps each: 8.165 ms of the difference, times 2.13 with four degrees of freedom
+status 0 "two jobs whose steps differ as much" "$BIN/replay" -q "$TMP/a.graph" "$TMP/b.graph"
+check "... may differ by chance" sh -c "tr -s ' \n' ' ' <'$TMP/out' | grep -q 'difference: -9\.[0-9]* ms to +25\.[0-9]* ms (-9\.[0-9] to +25\.[0-9] %): it holds 0, so the difference may be chance'"
+status 0 "... as JSON" "$BIN/replay" -q -O json "$TMP/a.graph" "$TMP/b.graph"
+check "... says so" grep -q '"may_be_chance":true' "$TMP/out"
+check "... with the interval" between difference_lo_ns -9.5e6 -9.3e6
+check "... of both sides" between difference_hi_ns 25.3e6 25.5e6
+status 0 "... as a page" "$BIN/replay" -q -O html "$TMP/a.graph" "$TMP/b.graph"
+check "... says so" grep -q '"may_be_chance":true' "$TMP/out"
+status 0 "two jobs that differ by more" "$BIN/replay" -q "$TMP/a.graph" "$TMP/c.graph"
+check "... do not by chance" sh -c "grep -q '90 % interval of the difference: +32\.[0-9]* ms to +67\.[0-9]* ms' '$TMP/out' && ! grep -q chance '$TMP/out'"
+status 0 "a job of one step" "$BIN/replay" -q -O json "$TMP/a.graph" "$TMP/one.graph"
+check "... does not say it" grep -q '"difference_lo_ns":null,"difference_hi_ns":null,"' "$TMP/out"
+check "... nor whether it is chance" no grep -q may_be_chance "$TMP/out"
+status 0 "two jobs with a change" "$BIN/replay" -O json --what-if 'scale name=gemm by 0.5' "$g" "$TMP/slow.graph"
+check "... is among what both have" grep -qF '"changes":[{"change":"scale name=gemm by 0.5","a_operations":4,"b_operations":4}]' "$TMP/out"
+status 0 "... as text" "$BIN/replay" --what-if 'scale name=gemm by 0.5' "$g" "$TMP/slow.graph"
+holds "$TMP/out" '^changed in both: scale name=gemm by 0.5$' "... too"
+status 0 "... and as a page" "$BIN/replay" -O html --what-if 'scale name=gemm by 0.5' "$g" "$TMP/slow.graph"
+holds "$TMP/out" '"changes":\[{"change":"scale name=gemm by 0.5"' "... which has it"
 status 0 "... one from standard input" sh -c "'$BIN/replay' - '$TMP/slow.graph' <'$g'"
 
 # ---- names that look like selectors -------------------------------------------------------------

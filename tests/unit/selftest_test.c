@@ -263,8 +263,38 @@ static void test_slow(void)
 	free_job(&j, NULL);
 }
 
+static void test_differences(void)
+{
+	static const struct {
+		double a, b;
+		size_t n_a, n_b;
+		double half; /* by tables of Student's distribution */
+	} rows[] = {
+		{ 10, 10, 3, 3, 2.13 * 8.165 }, /* 4 degrees of freedom */
+		{ 10, 10, 2, 2, 2.92 * 10 },
+		{ 10, 0, 3, 3, 2.92 * 5.774 },	     /* those of the first alone */
+		{ 10, 5, 4, 4, 2.081 * 5.590 },	     /* 4.4 degrees */
+		{ 10, 10, 100, 100, 1.653 * 1.414 }, /* 198 degrees */
+		{ 0, 0, 3, 3, 0 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(rows); i++) {
+		double half =
+			pl_selftest_half_difference(rows[i].a, rows[i].n_a, rows[i].b, rows[i].n_b);
+
+		ok(fabs(half - rows[i].half) <= 0.01 * rows[i].half,
+		   "%g of %zu and %g of %zu: +- %g", rows[i].a, rows[i].n_a, rows[i].b, rows[i].n_b,
+		   half);
+	}
+	ok(isnan(pl_selftest_half_difference(1, 1, 1, 5)) &&
+		   isnan(pl_selftest_half_difference(1, 5, 1, 1)),
+	   "one value does not say it");
+	ok(fabs(pl_selftest_half(10, 3) - 2.92 * 10 / sqrt(3)) < 1e-9, "half of one mean");
+}
+
 int main(void)
 {
+	test_differences();
 	test_classes(true);
 	test_classes(false);
 	test_margin();
