@@ -43,6 +43,40 @@ static void order_memory(struct pl_picture *p)
 	p->n_memory = n;
 }
 
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* The operations that a line changes by a selector, or all input where workers read it. */
+static int mark(struct report *r, const char *change, struct pl_err *err)
+{
+	const struct pl_selector input = { .key = { [PL_SEL_PHASE] = "input" } };
+	const struct pl_rewrite *rw;
+	struct pl_plan plan;
+	int rc;
+
+	pl_plan_init(&plan);
+	PL_TRY(pl_plan_add_line(&plan, change, err));
+	rw = &plan.rw[0];
+	if (rw->op == PL_RW_LOADER_WORKERS)
+		rc = pl_picture_mark(&r->picture, &r->g, change, &input, err);
+	else if (rw->op == PL_RW_SCALE || rw->op == PL_RW_REMOVE || rw->op == PL_RW_SET ||
+		 rw->op == PL_RW_FIX || rw->op == PL_RW_OVERLAP)
+		rc = pl_picture_mark(&r->picture, &r->g, change, &rw->select, err);
+out:
+	pl_plan_fini(&plan);
+	return rc;
+}
+
+/* What the buttons of the page change. */
+static int mark_changes(struct report *r, struct pl_err *err)
+{
+	for (size_t i = 0; i < r->n_changes; i++)
+		PL_CHECK(mark(r, r->change[i].change, err));
+	for (size_t i = 0; i < r->n_advice; i++)
+		if (*r->advice[i].change)
+			PL_CHECK(mark(r, r->advice[i].change, err));
+	return 0;
+}
+
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static int print_html(const struct config *c, struct report *r, const char *name,
@@ -50,9 +84,11 @@ static int print_html(const struct config *c, struct report *r, const char *name
 {
 	struct pl_buf json = { 0 };
 	struct pl_html page = { name, &json, &r->picture };
-	struct pl_out *to = pl_out_open_buf(&json, err);
+	struct pl_out *to;
 	int rc;
 
+	PL_CHECK(mark_changes(r, err));
+	to = pl_out_open_buf(&json, err);
 	if (!to)
 		return err->code;
 	order_memory(&r->picture);

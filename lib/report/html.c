@@ -42,6 +42,9 @@ static void put_lists(const struct pl_picture *p, struct pl_writer *w)
 				p->step[i].number == INT64_MIN ? -1LL
 							       : (long long)p->step[i].number,
 				(long long)p->step[i].start, (long long)p->step[i].end);
+	pl_write_text(w, "],\"marks\":[");
+	for (size_t i = 0; i < p->n_marks; i++)
+		pl_write_format(w, "%s[%u,%zu]", i ? "," : "", p->mark[i].change, p->mark[i].n);
 	pl_write_text(w, "]}\n");
 }
 
@@ -101,6 +104,13 @@ static void put_memory(const struct pl_picture *p, struct pl_buf *b)
 		pl_io_put_varint(b, (uint64_t)p->memory[i].bytes);
 }
 
+static void put_marks(const struct pl_picture *p, struct pl_buf *b)
+{
+	for (size_t i = 0; i < p->n_marks; i++)
+		for (size_t k = 0; k < p->mark[i].n; k++)
+			pl_io_put_varint(b, p->runs[p->mark[i].first + k]);
+}
+
 static int put_picture(const struct pl_picture *p, struct pl_writer *w, struct pl_err *err)
 {
 	struct pl_writer head = { 0 };
@@ -113,6 +123,7 @@ static int put_picture(const struct pl_picture *p, struct pl_writer *w, struct p
 	put_events(p, &head.b);
 	put_path(p, &head.b);
 	put_memory(p, &head.b);
+	put_marks(p, &head.b);
 	if (head.b.failed)
 		PL_TRY(pl_fail(err, PL_ENOMEM, "out of memory for %zu events", p->n_events));
 	PL_TRY(pl_io_deflate(head.b.p, head.b.n, LEVEL, &packed, err));

@@ -6,8 +6,9 @@
  *	<script type="application/json" id="report">	the report, as replay -O json writes it
  *	<script type="application/octet-stream" id="events">	base64 of raw deflate
  *
- * The second is a line of JSON (classes, names, styles, rows, steps, and how many of everything)
- * and then numbers as LEB128, signed ones as zigzag. Each of these is a list for itself:
+ * The second is a line of JSON (classes, names, styles, rows, steps, marks, and how many of
+ * everything) and then numbers as LEB128, signed ones as zigzag. Each of these is a list for
+ * itself:
  *
  *	of each row the number of its events
  *	of each event, row after row: start less the end of the event before it in the row (signed),
@@ -15,6 +16,8 @@
  *	of each part of the critical path: row + 1, part, start less the end of the part before
  *		(signed), duration
  *	of each change of memory: rank (signed), time less the one before (signed), bytes
+ *	of each mark, which is of a change of the job: how many events it leaves, then how many it
+ *		selects, by turns
  *
  * The first start of a row or list counts from 0.
  */

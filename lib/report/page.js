@@ -98,15 +98,23 @@ function answer() {
 	if (r.changes) show('changed').textContent = 'Changed: ' + r.changes.map((c) => c.change).join('; ');
 }
 
+/* Is the difference of two jobs more than that of their steps? `step`: of A. */
+function likely(step) {
+	const r = report;
+	return r.difference_lo_ns === null ? '' : ' With 90 % certainty the difference is ' + ns(r.difference_lo_ns) + ' to ' + ns(r.difference_hi_ns) +
+		' (' + signed(r.difference_lo_ns / step) + ' to ' + signed(r.difference_hi_ns / step) + ')' +
+		(r.may_be_chance ? ', which holds 0: it may be chance, and what follows too.' : '.');
+}
 /* replay A B */
 function difference() {
 	const { a, b } = report, slower = [], faster = [], step = a.step_mean_ns;
 	const where = (p) => [p.phase === '-' ? '' : p.phase, p.module, p.operator].filter(Boolean).join(' ');
 	$('answer').textContent = 'A step of B takes ' + ns(b.step_mean_ns) + ', ' + (report.difference_ns >= 0 ? ns(report.difference_ns) + ' more' :
-		ns(-report.difference_ns) + ' less') + ' than one of A (' + ns(step) + '): ' + signed(report.difference_ns / step) + '.';
+		ns(-report.difference_ns) + ' less') + ' than one of A (' + ns(step) + '): ' + signed(report.difference_ns / step) + '.' + likely(step);
 	show('changed').textContent = [['A', a], ['B', b]].map(([k, s]) => k + ' is ' + s.file + ': ' + s.steps + ' steps, ' + s.ranks + ' ranks, ' +
 		percent(s.unexplained_share) + ' unexplained' + (s.trust ? ', trust ' + s.trust.level +
-		(s.trust.reasons.length ? ' (' + s.trust.reasons.join('; ') + ')' : '') : '')).join('. ') + '.';
+		(s.trust.reasons.length ? ' (' + s.trust.reasons.join('; ') + ')' : '') : '')).join('. ') + '.' +
+		(report.changes ? ' Changed in both: ' + report.changes.map((c) => c.change).join('; ') + '.' : '');
 	for (const p of report.places)
 		if (Math.abs(p.contribution_ns) > 0.002 * step) (p.contribution_ns > 0 ? slower : faster).push(p);
 	const columns = [['on the path', true, (p) => change(p.contribution_ns)], ['where', false, where], ['why', false, (p) => p.why],
@@ -333,6 +341,7 @@ async function unpack() {
 	d.m = { rank: list(d.memory, Int32Array, signedNumber), at: list(d.memory, Float64Array, signedNumber),
 		bytes: list(d.memory, Float64Array, number) };
 	for (let i = 1; i < d.memory; i++) d.m.at[i] += d.m.at[i - 1];
+	d.marks = new Map(d.marks.map(([line, runs]) => [d.names[line], list(runs, Uint32Array, number)]));
 	return d;
 }
 
@@ -452,7 +461,7 @@ function timeline(d) {
 		return n >= text.length ? text : n > 4 ? text.slice(0, n - 1) + '\u2026' : '';
 	}
 	function dim(event) {
-		return match && !match[d.style[event]] ? 0.15 : 1;
+		return match && !match[event] ? 0.15 : 1;
 	}
 	/* The longest of some events of [i, j) of a lane: it gives a pixel its colour. One that is searched wins. */
 	function longest(l, i, j) {
@@ -723,12 +732,15 @@ function timeline(d) {
 
 	/* -- search -- */
 
+	/* Which events are marked: those whose style passes the test. */
 	function matches(test) {
+		const of = test ? Uint8Array.from(d.styles, test) : null;
 		let n = 0, sum = 0;
-		match = test ? Uint8Array.from(d.styles, test) : null;
-		if (!match) return [0, 0];
+		match = of ? new Uint8Array(d.events) : null;
+		if (!of) return [0, 0];
 		for (let i = 0; i < d.events; i++)
-			if (match[d.style[i]]) {
+			if (of[d.style[i]]) {
+				match[i] = 1;
 				n++;
 				sum += d.end[i] - d.start[i];
 			}
@@ -741,16 +753,12 @@ function timeline(d) {
 		$('found').textContent = t ? n + (n === 1 ? ' operation, ' : ' operations, ') + ns(sum) : '';
 		again();
 	}
-	/* What a change selects, as far as the page knows it. */
+	/* What a change selects. Of changes that select nothing, such as settings, nothing is marked. */
 	function chosen(change) {
-		const name = /name=([^,\s]+)/.exec(change), kind = /kind=([^,\s]+)/.exec(change);
-		const work = ['forward', 'backward', 'optimizer', 'computation'];
-		const ofKind = { comm: ['communication'], collective: ['communication'], gap: ['host gap'], copy: ['copy'], kernel: work,
-			host_op: work.concat('host'), runtime: ['host'] };
-		const classes = /phase=input|workers/.test(change) ? ['input'] : kind ? kind[1].split('|').flatMap((k) => ofKind[k] || []) : null;
-		const glob = name ? new RegExp('^(' + name[1].split('|').map((g) => g.replace(/[.+^${}()[\]\\]/g, '\\$&').replace(/\*/g, '.*').replace(/\?/g, '.'))
-			.join('|') + ')$') : null;
-		matches(glob ? (st) => (glob.test(d.names[st[1]]) ? 1 : 0) : classes ? (st) => (classes.includes(d.classes[st[0]][0]) ? 1 : 0) : null);
+		const runs = d.marks.get(change);
+		match = runs ? new Uint8Array(d.events) : null;
+		for (let k = 0, at = 0; runs && k < runs.length; at += runs[k++])
+			if (k % 2) match.fill(1, at, at + runs[k]);
 		again();
 	}
 	function nextMatch() {
@@ -760,7 +768,7 @@ function timeline(d) {
 		const later = (i) => d.start[i] > t || (d.start[i] === t && i > selected);
 		for (const round of [later, () => true]) {
 			for (let i = 0; i < d.events; i++)
-				if (match[d.style[i]] && round(i) && (best < 0 || d.start[i] < d.start[best])) best = i;
+				if (match[i] && round(i) && (best < 0 || d.start[i] < d.start[best])) best = i;
 			if (best >= 0) return select(best, true);
 		}
 	}
@@ -859,7 +867,7 @@ function timeline(d) {
 	dark.addEventListener('change', () => { look(); again(); });
 	set(0, d.span);
 	draw();
-	return { search, chosen, set, view: () => [from, to], data: d, name, label };
+	return { search, chosen, set, view: () => [from, to], marked: () => match, data: d, name, label };
 }
 
 /* ---- memory ---- */

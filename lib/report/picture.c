@@ -23,6 +23,8 @@ void pl_picture_fini(struct pl_picture *p)
 	pl_free(p->step);
 	pl_free(p->path);
 	pl_free(p->memory);
+	pl_free(p->mark);
+	pl_free(p->runs);
 	*p = (struct pl_picture){ 0 };
 }
 
@@ -47,7 +49,7 @@ static int add_style(struct pl_picture *p, uint8_t class, const char *name, cons
 static int add_event(struct pl_picture *p, uint32_t row, uint32_t style, pl_ns start, pl_ns dur,
 		     struct pl_err *err)
 {
-	struct pl_picture_event e = { start, dur, row, style, -1, -1 };
+	struct pl_picture_event e = { start, dur, row, style, PL_NONE, -1, -1 };
 
 	if (dur <= 0)
 		return 0;
@@ -194,6 +196,7 @@ struct from_run {
 	uint32_t **style; /* [shape][node]; NULL: not met yet */
 	uint32_t **wait;  /* the same, of the wait before a communication; PL_NONE */
 	uint32_t unexplained;
+	size_t before; /* nodes of the steps before */
 };
 
 static uint8_t class_of_node(const struct pl_shape *sh, uint32_t i)
@@ -280,6 +283,8 @@ static int add_node(struct from_run *x, size_t k, const struct pl_shape *sh, uin
 			   pl_sim_run_dur(x->s, x->r, k, i), err));
 	if (x->p->n_events == n)
 		return 0;
+	if (x->before + i < PL_NONE)
+		x->p->event[n].node = (uint32_t)(x->before + i);
 	x->p->event[n].mb = sh->mb ? sh->mb[i] : -1;
 	if (sh->role[i] == PL_RO_TRANSFER || sh->role[i] == PL_RO_COPY)
 		x->p->event[n].bytes = sh->bytes ? sh->bytes[i] : -1;
@@ -303,6 +308,7 @@ static int add_steps(struct from_run *x, struct pl_err *err)
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 			if (is_drawn(x, sh, i))
 				PL_CHECK(add_node(x, k, sh, i, err));
+		x->before += sh->n_nodes;
 	}
 	return 0;
 }
@@ -324,7 +330,7 @@ static int add_path(struct from_run *x, const struct pl_path *path, struct pl_er
 int pl_picture_of_run(struct pl_picture *p, const struct pl_graph *g, const struct pl_sim *s,
 		      const struct pl_run *r, const struct pl_path *path, struct pl_err *err)
 {
-	struct from_run x = { p, g, s, r, NULL, NULL, 0 };
+	struct from_run x = { p, g, s, r, NULL, NULL, 0, 0 };
 	int rc;
 
 	PL_TRY(pl_alloc(&x.style, g->n_shapes + 1, sizeof(*x.style), err));
@@ -343,6 +349,68 @@ out:
 	}
 	pl_free(x.style);
 	pl_free(x.wait);
+	return rc;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* selected[number of a node, through all steps] */
+static int select_nodes(const struct pl_graph *g, const struct pl_selector *keys,
+			uint8_t **selected, size_t *n, struct pl_err *err)
+{
+	struct pl_graph_select select;
+	size_t at = 0;
+	int rc;
+
+	for (size_t k = *n = 0; k < g->n_steps; k++)
+		*n += g->shape[g->step[k].shape].n_nodes;
+	PL_CHECK(pl_graph_select_init(&select, keys, g, NULL, err));
+	rc = pl_alloc(selected, *n + 1, 1, err);
+	for (size_t k = 0; k < g->n_steps && rc >= 0; k++) {
+		const struct pl_shape *sh = &g->shape[g->step[k].shape];
+		bool in = pl_graph_select_step(&select, g->step[k].number);
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes && in; i++)
+			(*selected)[at + i] = (uint8_t)pl_graph_selects(&select, sh, i);
+		at += sh->n_nodes;
+	}
+	pl_graph_select_fini(&select);
+	return rc;
+}
+
+int pl_picture_mark(struct pl_picture *p, const struct pl_graph *g, const char *change,
+		    const struct pl_selector *keys, struct pl_err *err)
+{
+	struct pl_picture_mark m = { .first = p->n_runs };
+	uint8_t *selected = NULL;
+	uint32_t run = 0;
+	bool is = false;
+	size_t n;
+	int rc;
+
+	PL_TRY(pl_intern_add(&p->str, change, strlen(change), &m.change, err));
+	for (size_t i = 0; i < p->n_marks; i++)
+		if (p->mark[i].change == m.change)
+			goto out;
+	PL_TRY(select_nodes(g, keys, &selected, &n, err));
+	for (size_t i = 0; i < p->n_events; i++, run++) {
+		uint32_t node = p->event[i].node;
+		bool now = node < n && selected[node];
+
+		if (now == is)
+			continue;
+		PL_TRY(pl_append(&p->runs, &p->n_runs, &p->cap_runs, &run, sizeof(run), err));
+		run = 0;
+		is = now;
+	}
+	PL_TRY(pl_append(&p->runs, &p->n_runs, &p->cap_runs, &run, sizeof(run), err));
+	m.n = p->n_runs - m.first;
+	if (m.n > 1)
+		rc = pl_append(&p->mark, &p->n_marks, &p->cap_marks, &m, sizeof(m), err);
+	else
+		p->n_runs = m.first;
+out:
+	pl_free(selected);
 	return rc;
 }
 

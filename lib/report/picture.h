@@ -39,6 +39,7 @@ struct pl_picture_style {   /* what many events have in common */
 struct pl_picture_event {
 	pl_ns start, dur;
 	uint32_t row, style;
+	uint32_t node; /* of a run: its number, through all steps; PL_NONE: a wait, or of a trace */
 	int32_t mb;    /* microbatch, -1 unknown */
 	int64_t bytes; /* of communication, -1 unknown */
 };
@@ -64,6 +65,12 @@ struct pl_picture_memory { /* in use from then on; by rank and time */
 	int64_t bytes;
 };
 
+struct pl_picture_mark { /* the events that a change selects */
+	pl_id change;	 /* string: the line of a what-if */
+	size_t first, n; /* in `runs`: how many events it leaves, then how many it selects, by turns
+			  */
+};
+
 struct pl_picture { /* zero-initialised is empty and valid */
 	struct pl_intern str, styles;
 	struct pl_picture_style *style;
@@ -72,6 +79,9 @@ struct pl_picture { /* zero-initialised is empty and valid */
 	struct pl_picture_step *step;
 	struct pl_picture_path *path;
 	struct pl_picture_memory *memory;
+	struct pl_picture_mark *mark;
+	uint32_t *runs;
+	size_t n_marks, cap_marks, n_runs, cap_runs;
 	size_t n_styles, cap_styles, n_events, cap_events, n_rows, cap_rows, n_steps, cap_steps,
 		n_path, cap_path, n_memory, cap_memory;
 	pl_ns span;   /* end of the last event */
@@ -83,6 +93,11 @@ void pl_picture_fini(struct pl_picture *p);
 int pl_picture_of_run(struct pl_picture *p, const struct pl_graph *g, const struct pl_sim *s,
 		      const struct pl_run *r, const struct pl_path *path,
 		      struct pl_err *err) PL_MUST;
+
+/* Mark the events of this picture of a run of the graph that a line of a what-if selects; once for
+ * each line. Without effect if it selects none. */
+int pl_picture_mark(struct pl_picture *p, const struct pl_graph *g, const char *change,
+		    const struct pl_selector *keys, struct pl_err *err) PL_MUST;
 
 /* A sink that adds the events of a trace. pl_picture_close() ends it and orders the picture, which
  * the caller then owns; pl_picture_abort() only frees the sink. */

@@ -93,6 +93,14 @@ try:
     assert value("paceline.view()[1] - paceline.view()[0] >= paceline.data.span"), "Home shows everything"
     value("document.querySelector('#buttons button').click()")
     assert "a step less, with 90 % certainty " in value("document.getElementById('effect').textContent")
+    marked = value("""[...document.querySelectorAll('#buttons button')].map((b) => {
+        b.click();
+        const m = paceline.marked();
+        b.click();
+        return m ? m.reduce((n, i) => n + i, 0) : -1;
+    })""")
+    assert max(marked) > 0 and 0 not in marked, marked
+    value("document.querySelector('#buttons button').click()")
     bar = value("document.querySelector('#causes .parts').getBoundingClientRect().width")
     parts = value("[...document.querySelectorAll('#causes .parts i')].map(i => i.getBoundingClientRect().width)")
     assert parts and abs(sum(parts) - bar) < 2, (parts, bar)

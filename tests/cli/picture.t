@@ -75,6 +75,16 @@ def events(text):
         path.append((row[i], part[i], last - length[i], length[i]))
     n = head["memory"]
     memory = [[f() for _ in range(n)] for f in (signed, signed, number)]
+    head["marked"] = {}
+    for line, n in head.pop("marks"):
+        i, chosen = 0, set()
+        for k in range(n):
+            run = number()
+            if k % 2:
+                chosen |= set(range(i, i + run))
+            i += run
+        assert i == len(out) and chosen, line
+        head["marked"][head["names"][line]] = chosen
     assert at == len(raw), (at, len(raw))
     return head, out, path, memory
 END
@@ -120,6 +130,27 @@ assert sorted((e["rank"], e["name"], e["start_ns"] - begin, e["dur_ns"]) for e i
 assert sum(p[3] for p in path) == report["span_ns"] and all(a[2] + a[3] == b[2] for a, b in zip(path, path[1:]))
 comm = [e for e in out if e[2] == "communication"]
 assert len(comm) == 4 and all(e[6] == 4096 for e in comm)
+END
+# the buttons of the changes mark what the changes select, whatever its name is
+mkdir "$TMP/templates"
+for r in 0 1; do
+	sed 's/"name":"\(gemm\|aten::mm\)"/"name":"void k<4, A[2]>(int, a=1)"/' "$TMP/rank$r.json" >"$TMP/templates/rank$r.json"
+done
+status 0 "a page with names of templates" "$BIN/replay" -q -O html "$TMP/templates"
+decoded "... marks what each change selects" <<'END'
+head, out, path, memory = events(page.data["events"])
+lines = [c["change"] for c in report["worth_most"]] + [a["change"] for a in report["would_help"] if a.get("change", "").startswith("scale")]
+found = set()
+for line in lines:
+    chosen = [out[i] for i in head["marked"][line]]
+    left = [e for i, e in enumerate(out) if i not in head["marked"][line]]
+    assert chosen and left, line
+    of = lambda i, v: {e[i] for e in chosen} == {v} and v not in {e[i] for e in left}
+    for part, i, v in (("name=void", 3, "void k<4, A[2]>(int, a=1)"), ("kind=gap", 2, "host gap")):
+        if line.startswith("scale " + part):
+            assert of(i, v), (line, chosen, left)
+            found.add(part)
+assert {"name=void", "kind=gap"} <= found, lines
 END
 status 0 "a page of a predicted run" "$BIN/replay" -O html --what-if 'scale kind=gap by 0.5' "$g"
 decoded "... says what changed" <<'END'

@@ -21,12 +21,14 @@ struct made {
 	struct pl_picture p;
 };
 
+static const char *made_name; /* of the kernel of the first rank; NULL: as others */
+
 /* Each rank: `ops` operations on its thread, 10 ns each, then a kernel of 100 ns that the last one
  * launched, 5 ns after it. */
 static bool make(struct made *m, int ranks, int ops, struct pl_err *err)
 {
 	struct pl_shape *s;
-	pl_id odd;
+	pl_id odd, first;
 
 	*m = (struct made){ .path = { 0 } };
 	m->j = (struct job){ .rng = 7, .ranks = ranks, .per_rank = 2, .unit = 1000 };
@@ -49,7 +51,11 @@ static bool make(struct made *m, int ranks, int ops, struct pl_err *err)
 			m->j.g.step[0].dur[n] = 10;
 			last = n;
 		}
-		last = add_node(s, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * r + 1, m->j.name[0]);
+		first = m->j.name[0];
+		if (!r && made_name &&
+		    pl_intern_add(&m->j.g.str, made_name, strlen(made_name), &first, err) < 0)
+			return false;
+		last = add_node(s, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * r + 1, first);
 		add_edge(s, last - 1, PL_E_LAUNCH);
 		m->j.g.step[0].start[last] = t + 5;
 		m->j.g.step[0].dur[last] = 100 + (pl_ns)r;
@@ -131,6 +137,79 @@ static void rows_and_events(void)
 	is_i64(m.p.n_steps, 1, "one step");
 	is_i64(m.p.step[0].end, 136, "... that ends with the path");
 	made_fini(&m);
+}
+
+/* Is event i of this picture in the m-th mark? */
+static bool is_marked(const struct pl_picture *p, size_t m, size_t i)
+{
+	size_t at = 0;
+
+	for (size_t k = 0; k < p->mark[m].n; k++) {
+		at += p->runs[p->mark[m].first + k];
+		if (i < at)
+			return k % 2;
+	}
+	return false;
+}
+
+/* What changes select, of names that no regular expression of theirs finds. */
+static void marks(void)
+{
+	static const char odd[] = "void k<4, a[1]>(x|y, b=2)\\";
+	static const struct {
+		const char *line, *name;
+		int32_t rank;
+		size_t n;
+	} rows[] = {
+		{ "scale name=void k<4, a\\[1\\]>(x\\|y? b=2)\\\\ by 0.5", odd, -1, 1 },
+		{ "scale kind=kernel by 0.5", NULL, -1, 2 },
+		{ "scale rank=2 by 0.5", NULL, 2, 4 },
+		{ "scale kind=host_op,rank=0 by 0.5", hostile, 0, 3 },
+		{ "scale step=0 by 0.5", NULL, -1, 8 },
+	};
+	struct pl_err err = { 0 };
+	struct pl_buf b = { 0 };
+	struct pl_plan plan;
+	struct made m;
+
+	pl_plan_init(&plan);
+	made_name = odd;
+	if (!ok(make(&m, 2, 3, &err), "two ranks %s", err.msg))
+		return;
+	made_name = NULL;
+	is_i64(m.j.g.step[0].number, 0, "the only step");
+	for (size_t k = 0; k < PL_LEN(rows); k++) {
+		size_t n = 0, wrong = 0;
+
+		if (!ok(pl_plan_add_line(&plan, rows[k].line, &err) >= 0 &&
+				pl_picture_mark(&m.p, &m.j.g, rows[k].line,
+						&plan.rw[plan.n_rw - 1].select, &err) >= 0 &&
+				m.p.n_marks == k + 1,
+			"%s %s", rows[k].line, err.msg))
+			break;
+		for (size_t i = 0; i < m.p.n_events; i++) {
+			const struct pl_picture_event *e = &m.p.event[i];
+			const char *name = pl_intern_get(&m.p.str, m.p.style[e->style].name);
+
+			n += is_marked(&m.p, k, i);
+			wrong += is_marked(&m.p, k, i) &&
+				 ((rows[k].name && strcmp(name, rows[k].name) != 0) ||
+				  (rows[k].rank >= 0 && m.p.row[e->row].rank != rows[k].rank));
+		}
+		ok(n == rows[k].n && !wrong, "... selects %zu events, %zu wrong", n, wrong);
+	}
+	ok(pl_picture_mark(&m.p, &m.j.g, rows[1].line, &plan.rw[1].select, &err) >= 0 &&
+		   m.p.n_marks == PL_LEN(rows),
+	   "once for each line");
+	ok(pl_plan_add_line(&plan, "scale name=nobody by 0.5", &err) >= 0 &&
+		   pl_picture_mark(&m.p, &m.j.g, "nobody", &plan.rw[plan.n_rw - 1].select, &err) >=
+			   0 &&
+		   m.p.n_marks == PL_LEN(rows),
+	   "none that selects nothing");
+	page(&m.p, "x", "{}", &b);
+	made_fini(&m);
+	pl_plan_fini(&plan);
+	pl_buf_fini(&b);
 }
 
 static void svg(void)
@@ -256,6 +335,7 @@ static void base64(void)
 int main(void)
 {
 	rows_and_events();
+	marks();
 	svg();
 	svg_is_small();
 	html();
