@@ -360,6 +360,14 @@ static int check_expansion(const struct config *c, struct pl_err *err)
 	return 0;
 }
 
+/* A job of run(1), which may have servers. */
+static bool is_job(const struct config *c)
+{
+	const struct pl_inputs *i = &c->job[0].inputs;
+
+	return c->n_jobs == 1 && i->n == 1 && i->v[0].job && i->v[0].file;
+}
+
 static int check(const struct config *c, size_t jobs, bool from_stdin, struct pl_err *err)
 {
 	bool two = jobs == 2;
@@ -369,6 +377,9 @@ static int check(const struct config *c, size_t jobs, bool from_stdin, struct pl
 		const char *why;
 	} rules[] = {
 		{ c->top < 0, "--top is negative" },
+		{ c->step_ns && (c->c.behind >= 0 || (c->n_jobs && !is_job(c))),
+		  "--step is for a job with a parameter server" },
+		{ !c->worth && c->table == SEC_WORTH, "--no-worth leaves --table=worth nothing" },
 		{ c->keep && c->c.behind < 0, "--keep is for a command, which stands behind --" },
 		{ two && c->timeline, "--timeline is for one graph, not for two" },
 		{ two && c->table != SEC_ALL, "--table is for one graph, not for two" },
@@ -403,14 +414,6 @@ static int check(const struct config *c, size_t jobs, bool from_stdin, struct pl
 static bool is_whole_job(const struct pl_input *i)
 {
 	return i->kind == PL_KIND_GRAPH || i->merged;
-}
-
-/* A job of run(1), which may have servers. */
-static bool is_job(const struct config *c)
-{
-	const struct pl_inputs *i = &c->job[0].inputs;
-
-	return c->n_jobs == 1 && i->n == 1 && i->v[0].job && i->v[0].file;
 }
 
 /* Two folders are two jobs, and so are two graphs or merged traces; other files are one. */

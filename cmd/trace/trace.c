@@ -56,10 +56,36 @@ static void defaults(void *config)
 struct pl_import_opts import_opts(const struct config *c)
 {
 	return (struct pl_import_opts){ .strict = c->c.strict || c->check,
-					.salvage = c->salvage && !c->check,
+					.salvage = c->salvage,
 					.log = &c->c.log,
 					.rank_from = c->rank_from,
 					.columns = c->columns };
+}
+
+/* Options that choose events, or say how they are written: --check reads all, and writes none. */
+static int check_options(const struct config *c, struct pl_err *err)
+{
+	const struct {
+		bool set;
+		const char *name;
+	} of_output[] = {
+		{ strcmp(c->to, "trace") != 0, "to" },
+		{ c->rank.n, "rank" },
+		{ c->step.n, "step" },
+		{ c->time, "time" },
+		{ c->kind, "kind" },
+		{ c->name, "name" },
+		{ c->top >= 0, "top" },
+		{ c->salvage, "salvage" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(of_output) && c->check; i++)
+		if (of_output[i].set)
+			return pl_fail(err, PL_EUSAGE,
+				       "--%s is not for --check, which reads whole inputs and "
+				       "writes no trace",
+				       of_output[i].name);
+	return 0;
 }
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)
@@ -84,6 +110,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (c->top < -1 || c->top > INT32_MAX)
 		return pl_fail(err, PL_EUSAGE, "--top: %lld is no number of rows",
 			       (long long)c->top);
+	PL_CHECK(check_options(c, err));
 	PL_TRY(selection_parse(&sel, c, err));
 	PL_TRY(pl_inputs_find(&in, &o, argc, argv, err));
 	rc = c->check ? check_all(c, &in, err) : load_all(c, &in, &sel, err);

@@ -220,6 +220,11 @@ check "--check: a line each" lines 4 ": ok: " out
 head -c 1500 job.trace >"cut"
 status 3 "--check of a cut stream" "$trace" --check job.trace cut
 check "--check: names the bad one" grep -q "^cut: bad" out
+for option in --rank=0 --step=3 --time=..1ms --kind=kernel --name=gemm --to=csv --top=3 --salvage; do
+	status 2 "--check with $option" "$trace" --check "$option" job.trace
+	says "trace: ${option%%=*} is not for --check" "... is refused by its name"
+done
+status 0 "--check reads what --from says" "$trace" --check --from=kineto rank0.json
 status 0 "--salvage" "$trace" --salvage -o saved cut
 says "cut" "--salvage says what was lost"
 status 0 "--salvage with --from=native" "$trace" --from=native --salvage -o named cut
