@@ -5,8 +5,10 @@
  * A pause of a thread may have another cause than a wait, but look like a wait for a communication
  * that ended during the pause. If a communication carries exactly the gradients that were just
  * accumulated, no operation waits for it before the last gradient of the backward pass. Therefore
- * waits before the last gradient that were inferred from single pauses (service.c) are removed.
- * Without sizes other steps and ranks say what carries gradients.
+ * waits of threads before the last gradient that were inferred from single pauses (service.c,
+ * handover.c) are removed. Waits of streams and in calls stay: they were inferred from calls, and
+ * sharded parameters do wait there for the reduction of the layer before. Without sizes other steps
+ * and ranks say what carries gradients.
  *
  * All times are those of the host, as in tensors.c. O(nodes + edges), and O(n log n) in gradients.
  */
@@ -257,18 +259,24 @@ static void find_free_by_others(const struct waits *f)
 	pl_free(v);
 }
 
+/* Does the node end a single pause of a thread? */
+static bool ends_single_pause(const struct builder *b, uint32_t node)
+{
+	const struct node *n = &b->node[node];
+	const struct resource *resource = n->res == PL_NONE ? NULL : &b->resource[n->res];
+	const struct rank *rank = resource ? &b->rank[resource->rank_index] : NULL;
+
+	return resource && resource->thread && !resource->service && n->kind != PL_K_RUNTIME &&
+	       (node < rank->waits0 || node >= rank->waits1);
+}
+
 /* Is it a wait for gradients at a time when nothing waits for them, inferred from one pause? */
 static bool false_wait(const struct waits *f, const struct edge *e)
 {
-	const struct builder *b = f->b;
 	const struct comm *c =
 		e->type == (PL_E_WAIT | PL_E_INFERRED) ? carried_by(f, e->src) : NULL;
-	const struct node *dst = &b->node[e->dst];
-	const struct rank *rank =
-		c && dst->res != PL_NONE ? &b->rank[b->resource[dst->res].rank_index] : NULL;
 
-	return rank && dst->start < c->free_until &&
-	       (e->dst < rank->waits0 || e->dst >= rank->waits1);
+	return c && f->b->node[e->dst].start < c->free_until && ends_single_pause(f->b, e->dst);
 }
 
 /* A wait for a thread that also computes was counted as one of threads for one another. */
