@@ -290,7 +290,8 @@ static bool follows_update(const struct found *x, const struct comm *c)
 	       (u == x->n_updates || (g < x->n_grads && x->grad[g].start <= x->update[u].start));
 }
 
-/* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
+/* After nodes have steps: sorts the entries, and drops those of steps that are not used. What
+ * follows an update is decided while the gradients of all steps are there, as the updates are. */
 static void settle(const struct finder *f, struct found *x)
 {
 	const struct builder *b = f->b;
@@ -300,30 +301,25 @@ static void settle(const struct finder *f, struct found *x)
 		struct grad *g = &x->grad[i];
 
 		g->step = b->node_step[g->op];
-		if (!pl_derive_shows_step(b, g->step))
-			continue;
 		if (g->node != PL_NONE && b->node_step[g->node] != g->step)
 			g->node = PL_NONE;
-		x->grad[n++] = *g;
 	}
-	x->n_grads = n;
-	n = 0;
+	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	for (size_t i = 0; i < x->n_comms; i++) {
 		struct comm *c = &x->comm[i];
 
 		c->step = b->node_step[c->arrive];
 		if (pl_derive_shows_step(b, c->step) &&
-		    (c->group == PL_NONE || f->parallel[c->group]))
+		    (c->group == PL_NONE || f->parallel[c->group]) && !follows_update(x, c))
 			x->comm[n++] = *c;
 	}
 	x->n_comms = n;
-	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	n = 0;
-	for (size_t i = 0; i < x->n_comms; i++)
-		if (!follows_update(x, &x->comm[i]))
-			x->comm[n++] = x->comm[i];
-	x->n_comms = n;
+	for (size_t i = 0; i < x->n_grads; i++)
+		if (pl_derive_shows_step(b, x->grad[i].step))
+			x->grad[n++] = x->grad[i];
+	x->n_grads = n;
 }
 
 /* ---- which communication carries which gradients --------------------------------------------- */
