@@ -20,8 +20,9 @@
  *
  * Programs that reduce each gradient by itself do so once all of them are ready, in the order of
  * their parameters, which is nearly the reverse: then each communication carries the gradient of
- * its size. If most bytes of the reductions after the first gradient carry none, the few that do
- * may do so by chance, and the step has no communication of gradients.
+ * its size. One of a few bytes that fits none is something else, such as a loss. If most bytes of
+ * the reductions after the first gradient carry none, the few that do may do so by chance, and the
+ * step has no communication of gradients.
  *
  * What is issued behind the optimizer, which has used the gradients by then, carries parameters or
  * other data: programs average parameters after some steps, or moving averages of them.
@@ -434,31 +435,54 @@ static size_t find_single(const struct found *found, size_t first, size_t end, s
 	return end;
 }
 
+static bool small(const struct comm *x)
+{
+	return x->bytes >= 0 && x->bytes <= SMALL_BYTES;
+}
+
+/* Does each of the communications comm[c0] .. comm[c1 - 1] carry the next of the gradients
+ * grad[first] .. grad[end - 1]? A small one need not, if no gradient has its size. */
+static bool carry_in_order(const struct found *found, size_t first, size_t end, size_t c0,
+			   size_t c1)
+{
+	size_t at = first;
+
+	for (size_t c = c0; c < c1; c++) {
+		const struct comm *x = &found->comm[c];
+		size_t k = carried_by_size(found->grad + at, end - at, x->bytes);
+
+		if (!k && (!small(x) || find_single(found, first, end, end, x->bytes) < end))
+			return false;
+		at += k;
+	}
+	return true;
+}
+
 /* The communications comm[c0] .. comm[c1 - 1] were issued when the gradients grad[first] ..
- * grad[end - 1] of a pass were ready. Sets the gradient of its size for each communication. False:
- * one has none, or their order and sums explain the communications. */
+ * grad[end - 1] of a pass were ready. Sets the gradient of its size for each communication; a small
+ * one need not have one. False: one has none, or their order and sums explain the communications.
+ */
 static bool assign_single(struct found *found, size_t first, size_t end, size_t c0, size_t c1)
 {
-	size_t at = first, c = c0;
+	size_t at = end, hit, n = 0;
+	bool all = true;
 
-	while (c < c1 && at < end) {
-		size_t k = carried_by_size(found->grad + at, end - at, found->comm[c].bytes);
-
-		at = k ? at + k : end;
-		c += k ? 1 : 0;
-	}
-	if (c1 - c0 < 2 || c == c1)
+	if (c1 - c0 < 2 || carry_in_order(found, first, end, c0, c1))
 		return false;
-	at = end;
-	for (c = c0; c < c1; c++) {
-		at = find_single(found, first, end, at, found->comm[c].bytes);
-		if (at == end)
-			break;
-		found->grad[at].comm = (uint32_t)c;
+	for (size_t c = c0; c < c1 && all; c++) {
+		hit = find_single(found, first, end, at, found->comm[c].bytes);
+		if (hit == end) {
+			all = small(&found->comm[c]);
+			continue;
+		}
+		found->grad[hit].comm = (uint32_t)c;
+		at = hit;
+		n++;
 	}
-	for (size_t i = first; c < c1 && i < end; i++)
+	all &= n >= 2;
+	for (size_t i = first; !all && i < end; i++)
 		found->grad[i].comm = PL_NONE;
-	return c == c1;
+	return all;
 }
 
 /* The first communication from c0 on that was issued from `t` on, at most c1. */
@@ -576,11 +600,6 @@ static void put_grads(struct finder *f, const struct found *found, size_t g0, si
 		put_tensor(f, x->name == PL_NONE ? name : NULL, &t,
 			   x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive);
 	}
-}
-
-static bool small(const struct comm *x)
-{
-	return x->bytes >= 0 && x->bytes <= SMALL_BYTES;
 }
 
 /* Do the reductions c[0] .. c[n - 1] of this group in a step overlap with later operations? */

@@ -131,6 +131,12 @@ is "gradients reduced one by one" "grad 0 20:80:1:- grad 1 50:200:1:- grad 2 10x
 check "... each by the communication of its size, the last gradient first" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" |
 	sort -un | wc -l)" = 4 -a "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | sort -n | head -n 1)" = \
 	"$(awk -F '\t' '$1 == "tensor" { last = $9 } END { print last }' "$TMP/text")"
+{ grad 10 '[20]' && grad 20 '[50]' && grad 30 '[10, 10]' && reduce 2 60 1 float && reduce 2 90 100 float &&
+	reduce 2 120 50 float && reduce 2 150 20 float && reduce 2 180 1 float; } | rank
+is "... behind a loss, and before a norm" "grad 0 20:80:1:- grad 1 50:200:1:- grad 2 10x10:400:1:-"
+{ grad 10 '[200]' && grad 20 '[200]' && reduce 2 60 1 float && reduce 2 90 200 float && reduce 2 120 200 float; } | rank
+check "... in the order in which they are ready" test "$(awk -F '\t' '$1 == "tensor" { if ($9 <= last) bad = 1; last = $9 }
+	END { print bad + 0, (last > 0) }' "$TMP/text")" = "0 1"
 { grad 10 '[20]' && grad 20 '[50]' && grad 30 '[10, 10]' && reduce 2 60 20 float && reduce 2 90 1000 float; } | rank
 is "one of few bytes that fits by chance: none" "grad 0 20:80:0:- grad 1 50:200:0:- grad 2 10x10:400:0:-"
 { reduce 2 5 100 float && grad 30 '[100]'; } | rank
