@@ -4,7 +4,8 @@
  * Launches. A program issues a collective with an operator and goes on; a service thread carries it
  * out. The operator is found by correlation or record function id, or, if neither was recorded, by
  * order: service threads take from one queue, so the first operator that has no communication yet
- * issued it, if the collective fits, and the sizes if they were recorded. The last piece of the
+ * issued it, if the collective fits, and the sizes if they were recorded. An operator that launches
+ * communication of a device inside it issued that. The last piece of the
  * operator that had begun hands the communication over, where the piece begins. The light mode of
  * trace records nothing inside of an operator, so the piece may be long: it can be the copy before
  * a reduce-scatter. If the communication begins at the end of the piece, the piece hands it over
@@ -95,6 +96,40 @@ static size_t drop_outer(const struct builder *b, struct issue *v, size_t n)
 	return kept;
 }
 
+/* Where a thread launched communication of a device. */
+struct launched {
+	uint32_t res;
+	pl_ns at;
+};
+
+PL_COMPARATOR(by_thread, struct launched, res, at);
+
+/* Leaves out operators that launched communication of a device. */
+static size_t drop_launching(struct builder *b, const struct rank *rank, struct issue *v, size_t n)
+{
+	struct launched *c = NULL;
+	size_t n_c = 0, cap = 0, kept = 0;
+
+	for (size_t i = 0; i < rank->n_calls; i++) {
+		const struct call *x = &rank->call[i];
+
+		if (x->n_ops && b->node[rank->by_call[x->first_op]->node].role == PL_RO_ARRIVE)
+			PL_DERIVE_ADD(b->err, c, n_c, cap, (struct launched){ x->res, x->start });
+	}
+	pl_sort(c, n_c, sizeof(*c), by_thread);
+	for (size_t i = 0; i < n; i++) {
+		const struct op *op = v[i].op;
+		uint32_t res = b->node[op->node].res;
+		size_t k = 0;
+
+		PL_LOWER_BOUND(k, n_c, c[k].res < res || (c[k].res == res && c[k].at < op->start));
+		if (k == n_c || c[k].res != res || c[k].at >= op->end)
+			v[kept++] = v[i];
+	}
+	pl_free(c);
+	return kept;
+}
+
 /* The communications of service threads, or the operators that issue them; by start. */
 static size_t collect(struct builder *b, const struct rank *rank, bool service, struct issue **v)
 {
@@ -127,7 +162,7 @@ static size_t collect(struct builder *b, const struct rank *rank, bool service, 
 		}
 	}
 	pl_sort(*v, n, sizeof(**v), by_issue);
-	return service ? n : drop_outer(b, *v, n);
+	return service ? n : drop_outer(b, *v, drop_launching(b, rank, *v, n));
 }
 
 /* gloo reduces all data for a reduce-scatter and takes a part of it. */
@@ -173,20 +208,21 @@ static size_t unused(struct issue *host, size_t nh, size_t k)
 static size_t find_issue(struct issue *host, size_t nh, const struct issue *work)
 {
 	const size_t first = unused(host, nh, 0);
+	const pl_ns start = work->op->start;
 	size_t hit = nh;
 
 	for (size_t k = first; k < nh && work->corr != INT64_MIN; k = unused(host, nh, k + 1))
 		if (host[k].corr == work->corr)
 			return k;
 	/* record 0: not counted */
-	for (size_t k = first; k < nh && work->record > 0; k = unused(host, nh, k + 1))
-		if (host[k].record == work->record - 1 && host[k].op->start <= work->op->start)
+	for (size_t k = first; k < nh && work->record > 0 && host[k].op->start <= start;
+	     k = unused(host, nh, k + 1))
+		if (host[k].record == work->record - 1)
 			return k;
-	for (size_t k = first; k < nh && host[k].op->start <= work->op->start;
-	     k = unused(host, nh, k + 1)) {
+	for (size_t k = first; k < nh && host[k].op->start <= start; k = unused(host, nh, k + 1)) {
 		if (!fits(host[k].coll, work->coll))
 			continue;
-		if (same_dims(&host[k], work))
+		if (!work->dims || same_dims(&host[k], work))
 			return k;
 		hit = hit == nh ? k : hit;
 	}

@@ -74,8 +74,36 @@ static void sharded(void)
 	end_trace();
 }
 
+/* ---- gloo with tensors of a device -------------------------------------------------------------
+ */
+
+/* An operator that launched a collective on a device issued no other. */
+static void two_backends(void)
+{
+	uint32_t s, arrive;
+	pl_id h, g, n;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	g = track(s, 0, -1, "101");
+	n = track(s, 0, 20, "20");
+	ev(s, PL_K_HOST_OP, h, "c10d::allreduce_", 0, 40, 0);
+	call(s, h, "cudaLaunchKernelExC", 10, 1);
+	ev(s, PL_K_HOST_OP, h, "c10d::allreduce_", 50, 70, 0);
+	ev(s, PL_K_COLLECTIVE, g, "gloo:all_reduce", 60, 300, 0);
+	ev(s, PL_K_COLLECTIVE, n, "ncclDevKernel_AllReduce", 30, 200, 1);
+	if (!ok(build(), "two backends build"))
+		return;
+	arrive = node("gloo:all_reduce", PL_RO_ARRIVE, 60);
+	ok(edge(node("c10d::allreduce_", PL_RO_HOST, 50), arrive) >= 0, "gloo's operator is found");
+	ok(edge(node("c10d::allreduce_", PL_RO_HOST, 0), arrive) < 0, "... not that of NCCL");
+	end_trace();
+}
+
 int main(void)
 {
 	sharded();
+	two_backends();
 	return done_testing();
 }
