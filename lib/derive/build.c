@@ -268,7 +268,8 @@ void pl_derive_drop_calls(struct builder *b, struct rank *rank)
 	FREE(rank->by_corr);
 	FREE(rank->sync);
 	FREE(rank->waited);
-	rank->n_calls = 0;
+	FREE(rank->inner);
+	rank->n_calls = rank->n_inner = 0;
 }
 
 static void pl_derive_fini(struct builder *b)

@@ -16,12 +16,18 @@
  * the layer of its launch.
  *
  * A thread that only communicates (a worker of gloo) is treated as a stream; service.c finds its
- * launches.
+ * launches. It may copy data from a device and back inside a collective, without an operation of
+ * its own. If the collective begins with calls that wait for the device, it arrives when they have
+ * ended. What is launched near its end copies the result, so it waits for the transfer, which ends
+ * then. Anything else may begin when the collective has begun.
  */
 #include "derive/internal.h"
 
 #define GRAPH_NEAR   64	  /* operations of a CUDA graph that are looked back */
 #define GRAPH_GAP_NS 4000 /* between operations of a graph that follow one another at once */
+#define INNER_NS                                                                                   \
+	100000 /* calls inside a collective are at its begin or end if they are so near,           \
+		* or in the last tenth of it */
 
 /* How far two neighbours may overlap and still count as one after the other. */
 static pl_ns slack(pl_ns dur)
@@ -144,6 +150,57 @@ static void launch(struct builder *b, struct rank *rank, struct op *op, uint32_t
 	pl_derive_edge(b, c->node, op->node, op->start < c->end ? PL_E_EARLY : PL_E_LAUNCH);
 }
 
+/* Collectives of threads that begin with waits for the device arrive later. */
+static void delay_arrivals(struct builder *b, const struct rank *rank)
+{
+	const struct op *begun = NULL; /* has done something else than wait */
+
+	for (size_t i = 0; i < rank->n_inner; i++) {
+		const struct inner_call *x = &rank->inner[i];
+		struct node *arrive = &b->node[x->of->node], *transfer = &b->node[x->of->last];
+
+		if (!x->sync || x->start > arrive->start + INNER_NS)
+			begun = x->of;
+		if (x->of == begun || x->end <= arrive->start || x->end > x->of->end)
+			continue;
+		transfer->dur = x->of->end - x->end;
+		arrive->start = transfer->start = x->end;
+	}
+}
+
+PL_COMPARATOR(by_corr, struct inner_call, corr);
+
+/* The collective of a thread that launched the operations with this correlation, NULL: none. */
+static struct op *launching_collective(const struct rank *rank, int64_t corr)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, rank->n_inner, rank->inner[i].corr < corr);
+	return i < rank->n_inner && rank->inner[i].corr == corr ? rank->inner[i].of : NULL;
+}
+
+/* The operation was launched inside the collective of a thread. */
+static void launch_inside(struct builder *b, struct op *collective, const struct op *op)
+{
+	struct node *transfer = &b->node[collective->last];
+	pl_ns length = collective->end - collective->start, left = collective->end - op->start;
+
+	if (op->start < collective->start) {
+		b->g->dropped_edges++;
+		return;
+	}
+	if (left > pl_max_i64(INNER_NS, length / 10)) {
+		pl_derive_edge(b, collective->node, op->node, PL_E_START);
+		return;
+	}
+	if (left > 0) {
+		transfer->dur = pl_max_i64(0, op->start - transfer->start);
+		collective->end = op->start;
+	}
+	pl_derive_edge(b, collective->last, op->node, PL_E_WAIT);
+	b->g->recorded_waits++;
+}
+
 static void launches(struct builder *b, struct rank *rank)
 {
 	if (pl_alloc(&rank->by_corr, rank->n_calls, sizeof(*rank->by_corr), b->err) < 0)
@@ -154,18 +211,20 @@ static void launches(struct builder *b, struct rank *rank)
 				rank->context[rank->call[i].context].corr, (uint32_t)i
 			};
 	pl_sort(rank->by_corr, rank->n_by_corr, sizeof(*rank->by_corr), by_key);
+	pl_sort(rank->inner, rank->n_inner, sizeof(*rank->inner), by_corr);
 	for (size_t k = 0; k < rank->n_res; k++) {
 		struct resource *resource = &b->resource[rank->res[k]];
 
 		for (uint32_t i = 0; resource->device && i < resource->n; i++) {
 			struct op *op = &resource->op[i];
-			int64_t corr = pl_derive_corr(b, op);
-			uint32_t call = PL_NONE;
+			int64_t corr = op->node == PL_NONE ? -1 : pl_derive_corr(b, op);
+			uint32_t call = corr > 0 ? pl_derive_call_by_corr(rank, corr) : PL_NONE;
+			struct op *collective = corr > 0 ? launching_collective(rank, corr) : NULL;
 
-			if (op->node != PL_NONE && corr > 0)
-				call = pl_derive_call_by_corr(rank, corr);
 			if (call != PL_NONE)
 				launch(b, rank, op, call);
+			else if (collective)
+				launch_inside(b, collective, op);
 		}
 	}
 }
@@ -280,6 +339,7 @@ void pl_derive_device(struct builder *b, struct rank *rank)
 	for (size_t k = 0; k < rank->n_res; k++)
 		if (b->resource[rank->res[k]].device || b->resource[rank->res[k]].service)
 			one_stream(b, rank->res[k]);
+	delay_arrivals(b, rank);
 	launches(b, rank);
 	group_by_call(b, rank);
 	for (size_t c = 0; c < rank->n_calls && !b->err->code; c++)

@@ -6,8 +6,9 @@
  * the interpreter, data loading code, or a wait. A call that waits for the device is two nodes, the
  * call and the rest of it after the wait (role SYNC), so that the wait itself can be derived.
  * A collective on a thread (gloo) is an arrival and a transfer, as on a stream; the host operations
- * inside it belong to it. A send or receive is no work of the thread, which posts it and waits for
- * it later (sends.c). A step annotation becomes two marks and no node of its own.
+ * inside it belong to it, and so do the runtime calls of a thread that only communicates, as gloo's
+ * does with tensors of a device. A send or receive is no work of the thread, which posts it and
+ * waits for it later (sends.c). A step annotation becomes two marks and no node of its own.
  */
 #include "derive/internal.h"
 
@@ -387,29 +388,49 @@ static void one_op(struct flat *f, struct op *op)
 	}
 }
 
-/* A collective of a thread may consist of host operations, which belong to it. */
-static void drop_nested(struct resource *resource)
+/* A collective of a thread may consist of host operations, which belong to it. The calls inside
+ * those of a service thread are kept apart. */
+static void drop_nested(struct builder *b, struct rank *rank, struct resource *resource)
 {
-	pl_ns until = INT64_MIN;
+	struct op *around = NULL; /* the collective that ends last */
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < resource->n; i++) {
-		const struct op *op = &resource->op[i];
+		const struct op op = resource->op[i];
+		bool inside = around && op.start < around->end;
 
-		if (op->kind == PL_K_COLLECTIVE)
-			until = pl_max_i64(until, op->end);
-		else if (op->kind == PL_K_HOST_OP && op->start < until)
+		if (inside && op.kind == PL_K_HOST_OP)
 			continue;
-		resource->op[n++] = *op;
+		if (inside && op.kind == PL_K_RUNTIME && resource->service) {
+			PL_DERIVE_ADD(b->err, rank->inner, rank->n_inner, rank->cap_inner,
+				      (struct inner_call){
+					      pl_derive_corr(b, &op), around, op.start, op.end,
+					      (call_type(b, &op) & ~FLAGS) == CALL_SYNC });
+			continue;
+		}
+		resource->op[n] = op;
+		if (op.kind == PL_K_COLLECTIVE && (!around || op.end > around->end))
+			around = &resource->op[n];
+		n++;
 	}
 	resource->n = n;
 }
 
+/* Does the thread only communicate, besides what it does inside collectives? */
 static bool is_service(const struct resource *resource)
 {
-	for (uint32_t i = 0; i < resource->n; i++)
-		if (!pl_trace_kind_is_comm(resource->op[i].kind))
+	pl_ns until = INT64_MIN;
+
+	for (uint32_t i = 0; i < resource->n; i++) {
+		const struct op *op = &resource->op[i];
+		bool inside =
+			op->start < until && (op->kind == PL_K_HOST_OP || op->kind == PL_K_RUNTIME);
+
+		if (!inside && !pl_trace_kind_is_comm(op->kind))
 			return false;
+		if (op->kind == PL_K_COLLECTIVE)
+			until = pl_max_i64(until, op->end);
+	}
 	return resource->n > 0;
 }
 
@@ -453,8 +474,8 @@ void pl_derive_host(struct builder *b, struct rank *rank)
 
 		if (!resource->thread)
 			continue;
-		drop_nested(resource);
 		resource->service = is_service(resource);
+		drop_nested(b, rank, resource);
 		rank->comm_threads |= resource->service;
 		if (!resource->service && !(rank->has_device && only_steps(resource)))
 			one_thread(b, rank->res[k], f);

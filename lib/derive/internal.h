@@ -103,6 +103,13 @@ static inline uint32_t pl_derive_last(const struct call *c)
 {
 	return c->node + c->two_nodes;
 }
+/* A runtime call inside a collective of a thread that only communicates. */
+struct inner_call {
+	int64_t corr;
+	struct op *of; /* the collective */
+	pl_ns start, end;
+	bool sync; /* it waits for the device */
+};
 /* A recorded wait of a thread for a thread that communicates. */
 struct comm_wait {
 	struct call call;
@@ -204,6 +211,8 @@ struct rank {
 	size_t n_sync, cap_sync;
 	struct comm_wait *waited;
 	size_t n_waited, cap_waited;
+	struct inner_call *inner; /* by correlation from pl_derive_device() on */
+	size_t n_inner, cap_inner;
 	bool has_device, table; /* table: operations only, no host threads */
 	bool ordered;		/* dependencies between its operations were recorded */
 	bool comm_threads;	/* it has threads that only communicate, or waits for them */
@@ -502,6 +511,10 @@ void pl_derive_comm(struct builder *b);	      /* rendezvous, pairs */
 /* Is it an operator of the tensor library that computes? Its pieces are computation: what a tensor
  * of another class does inside it has events of its own. */
 bool pl_derive_is_kernel(struct builder *b, pl_id id);
+/* Infers that the communication of a thread waits for what the operator that issues it copies from
+ * a device, if threads of the rank call the device inside communication. */
+void pl_derive_staged(struct builder *b, const struct rank *rank, const struct op *comm,
+		      const struct op *issue);
 /* Threads that only communicate: launches, and the waits of other threads. */
 void pl_derive_service(struct builder *b, struct rank *rank);
 /* Typical launch and dispatch times of a rank's devices; latencies of links. */

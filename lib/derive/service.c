@@ -289,6 +289,7 @@ static void launches(struct builder *b, const struct rank *rank, struct work **w
 	for (size_t i = 0; i < nw; i++) {
 		struct work *w = &(*work)[i];
 		size_t hit = find_issue(host, nh, &v[i]);
+		bool recorded;
 
 		*w = (struct work){ .op = v[i].op,
 				    .start = v[i].op->start,
@@ -302,7 +303,10 @@ static void launches(struct builder *b, const struct rank *rank, struct work **w
 			continue;
 		host[hit].used = true;
 		host[hit].then = hit + 1;
-		launch(b, w, host[hit].op, v[i].corr != INT64_MIN && host[hit].corr == v[i].corr);
+		recorded = v[i].corr != INT64_MIN && host[hit].corr == v[i].corr;
+		launch(b, w, host[hit].op, recorded);
+		if (!recorded)
+			pl_derive_staged(b, rank, v[i].op, host[hit].op);
 	}
 	*n = nw;
 out:

@@ -12,7 +12,7 @@
  * - A thread that launches communication on a device waits for the operator that issues the
  *   communication. It may continue before this operator ends.
  * - An operator that issues communication of a thread may copy from a device. The communication
- *   then waits for the last of these copies.
+ *   then waits for the last of these copies. Where service.c infers the operator, this is inferred.
  *
  * Other waits are inferred, and marked as inferred:
  *
@@ -505,6 +505,17 @@ static void one_staged(struct builder *b, const struct op *comm, const struct op
 	pl_derive_edge(b, copy->last, id, PL_E_WAIT);
 	pl_derive_edge(b, id, comm->node, PL_E_SEQ);
 	b->g->recorded_waits++;
+}
+
+void pl_derive_staged(struct builder *b, const struct rank *rank, const struct op *comm,
+		      const struct op *issue)
+{
+	const struct op *copy = rank->n_inner ? last_of_issue(b, rank, issue) : NULL;
+
+	if (!b->o->infer || !copy || copy->end > b->node[comm->node].start)
+		return;
+	pl_derive_edge(b, copy->last, comm->node, PL_E_WAIT | PL_E_INFERRED);
+	b->g->inferred_waits++;
 }
 
 /* On ranks with a device: waits for the operators that issue communication, and their copies. */

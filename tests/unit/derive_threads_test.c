@@ -77,6 +77,43 @@ static void sharded(void)
 /* ---- gloo with tensors of a device -------------------------------------------------------------
  */
 
+static void staged(void)
+{
+	uint32_t s, arrive;
+	pl_id h, g, d;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	g = track(s, 0, -1, "101");
+	d = track(s, 0, 7, "7");
+	ev(s, PL_K_HOST_OP, h, "c10d::allreduce_", 0, 20, 0);
+	call(s, h, "cudaMemcpyAsync", 10, 4);
+	ev(s, PL_K_HOST_OP, h, "aten::mm", 2000, 2100, 0);
+	call(s, h, "cudaLaunchKernel", 2010, 9);
+	ev(s, PL_K_COLLECTIVE, g, "gloo:all_reduce", 30, 1000, 0);
+	ev(s, PL_K_RUNTIME, g, "cudaStreamSynchronize", 32, 140, 1);
+	call(s, g, "cudaMemcpyAsync", 160, 2);
+	call(s, g, "cudaMemcpyAsync", 970, 3);
+	ev(s, PL_K_COPY, d, "data", 18, 135, 4);
+	ev(s, PL_K_COPY, d, "more", 164, 200, 2);
+	ev(s, PL_K_COPY, d, "result", 980, 1100, 3);
+	ev(s, PL_K_KERNEL, d, "kernel", 2020, 2090, 9);
+	if (!ok(build(), "copies of a thread that communicates build"))
+		return;
+	arrive = node("gloo:all_reduce", PL_RO_ARRIVE, 140);
+	ok(arrive != PL_NONE, "its collective arrives when it has waited for the device");
+	ok(edge(node("c10d::allreduce_", PL_RO_HOST, 15), arrive) >= 0, "the operator issues it");
+	ok(edge(node("data", PL_RO_COPY, 18), arrive) == (PL_E_WAIT | (int)PL_E_INFERRED),
+	   "it waits for what the operator copies");
+	ok(edge(node("gloo:all_reduce", PL_RO_TRANSFER, 140), node("result", PL_RO_COPY, 980)) ==
+		   PL_E_WAIT,
+	   "the copy of the result waits for it");
+	ok(edge(arrive, node("more", PL_RO_COPY, 164)) == PL_E_START, "another follows its start");
+	is_i64(graph.step[0].dur[arrive + 1], 840 * US, "it ends when the result is copied");
+	end_trace();
+}
+
 /* An operator that launched a collective on a device issued no other. */
 static void two_backends(void)
 {
@@ -104,6 +141,7 @@ static void two_backends(void)
 int main(void)
 {
 	sharded();
+	staged();
 	two_backends();
 	return done_testing();
 }
