@@ -8,7 +8,7 @@
  * it if the event had occurred long before. A wait that did not have to wait takes the hypothesis
  * of its place: it counts when the device becomes slower. A place without support gets nothing.
  *
- * Cost: O(waits * events back).
+ * Cost: O(calls + waits * events back).
  */
 #include <stdlib.h>
 
@@ -85,12 +85,22 @@ static void one_place(struct events *x, const struct sync *s, size_t n, bool alo
 	}
 }
 
+static bool any_waits(const struct rank *rank)
+{
+	for (size_t c = 0; c < rank->n_calls; c++)
+		if (rank->call[c].type == CALL_SYNC && rank->call[c].of_event)
+			return true;
+	return false;
+}
+
 void pl_derive_event_syncs(struct builder *b, struct rank *rank, struct streams *l, uint64_t *hash)
 {
 	struct events x = { .b = b, .rank = rank, .l = l, .hash = hash };
 	struct sync *sync = NULL;
 	size_t n_sync = 0, cap = 0;
 
+	if (!l->n || !any_waits(rank))
+		return;
 	for (uint32_t c = 0; c < rank->n_calls; c++) {
 		const struct call *y = &rank->call[c];
 

@@ -47,7 +47,7 @@
 #define N_BACK	      24     /* events back */
 #define N_BACK_LAUNCH 64     /* where every launch has an event */
 #define BACK_STEPS    64     /* operations back */
-#define SCAN_CALLS    512    /* calls looked at for the next launch on another stream */
+#define SCAN_CALLS    512    /* calls looked at for the next launch */
 #define CONTEXT	      3	     /* calls before and behind a wait that make its place */
 
 struct hyp {
@@ -83,8 +83,7 @@ struct group { /* waits of one place */
 static uint32_t near_launch(const struct rank *rank, uint32_t c, int dir)
 {
 	const struct call *self = &rank->call[c];
-	uint32_t other = PL_NONE;
-	bool own = false;
+	uint32_t other = PL_NONE, own = 0;
 
 	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rank->n_calls; i += dir) {
 		const struct call *x = &rank->call[i];
@@ -98,9 +97,10 @@ static uint32_t near_launch(const struct rank *rank, uint32_t c, int dir)
 		}
 		if (!own && other != PL_NONE && pl_derive_pause(x, self) > HANDOVER_NS)
 			break;
-		own = true;
 		if (x->n_ops)
 			return (uint32_t)i;
+		if (++own > SCAN_CALLS)
+			break;
 	}
 	return other;
 }

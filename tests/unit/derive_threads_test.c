@@ -2,6 +2,9 @@
  * Host threads of ranks with a device: who waits for whom, where several things look like a wait.
  * Times are microseconds where nothing else is said.
  */
+#include <time.h>
+
+#define MAX_EV 500000
 #include "graph_fixture.h"
 
 static void set_bytes(uint32_t seg, uint32_t event, int64_t bytes)
@@ -138,10 +141,42 @@ static void two_backends(void)
 	end_trace();
 }
 
+/* ---- calls without operations ------------------------------------------------------------------
+ */
+
+/* Events are recorded 200,000 times after 200,000 other calls. Only one call launched something, or
+ * none. */
+static void many_records(const char *what, bool launch)
+{
+	const int64_t n = 200000;
+	pl_id h, d;
+	uint32_t s;
+	clock_t from;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	if (launch) {
+		at(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 0, 50, 1);
+		at(s, PL_K_KERNEL, d, "kernel", 60, 90, 1);
+	}
+	for (int64_t i = 1; i <= 2 * n; i++)
+		at(s, PL_K_RUNTIME, h, i < n ? "cudaGetDevice" : "cudaEventRecord", 100 * i,
+		   100 * i + 50, 0);
+	at(s, PL_K_RUNTIME, h, "cudaEventSynchronize", 200 * n + 100, 200 * n + 200, 0);
+	from = clock();
+	ok(build(), "%s", what);
+	ok(clock() - from < 15 * CLOCKS_PER_SEC, "... takes time in proportion");
+	end_trace();
+}
+
 int main(void)
 {
 	sharded();
 	staged();
 	two_backends();
+	many_records("events that nothing was launched before", false);
+	many_records("events behind a launch long ago", true);
 	return done_testing();
 }
