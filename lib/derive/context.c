@@ -671,7 +671,7 @@ static bool is_numbered(struct builder *b, const struct op *op, uint8_t says)
 	if (says == PL_PH_FORWARD && pl_glob("*.forward", name))
 		return b->recomputes = true;
 	if (!e->sequence || e->sequence[op->ev] < 0 || !strstr(name, "::") ||
-	    pl_glob("autograd::*|torch::autograd::*", name))
+	    pl_glob("autograd::*|torch::autograd::*|struct torch::autograd::*", name))
 		return false;
 	b->differentiates |= says == PL_PH_BACKWARD && !strncmp(name, "aten::", 6);
 	b->recomputes |= pl_glob(layers, name);

@@ -52,8 +52,11 @@
 #define GRAD_MAX    ((int64_t)1 << 50) /* elements: greater numbers are damage, and bytes overflow */
 #define NEAR	    1024	       /* gradients searched for the one of a communication */
 
-/* The operators of PyTorch and of run(1). */
-static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
+/* The operators of PyTorch and of run(1). PyTorch gives one the name of its type as the compiler
+ * writes it; MSVC says that it is a struct. */
+static const char own[] = "paceline::gradient";
+static const char *const accumulates[] = { "torch::autograd::AccumulateGrad",
+					   "struct torch::autograd::AccumulateGrad", own };
 
 struct finder {
 	struct builder *b;
@@ -196,9 +199,9 @@ static void init_grads(struct builder *b)
 		const struct pl_intern *str = &b->t->seg[i]->seg.str;
 		pl_id *name = &b->grads.accumulate[i];
 
-		*name = pl_intern_find(str, accumulate, sizeof(accumulate) - 1);
-		if (*name == PL_NONE)
-			*name = pl_intern_find(str, own, sizeof(own) - 1);
+		*name = PL_NONE;
+		for (size_t k = 0; k < PL_LEN(accumulates) && *name == PL_NONE; k++)
+			*name = pl_intern_find(str, accumulates[k], strlen(accumulates[k]));
 		b->accumulates |= *name != PL_NONE;
 	}
 out:;

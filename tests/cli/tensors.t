@@ -91,6 +91,8 @@ is "... and the others wait for the next" "grad 0 100:200:1:estimated grad 1 50:
 check "a plan of it says that other sizes are sent" grep -q 'are estimated, because what is sent has other sizes' "$TMP/err"
 { grad 10 '[100]' && reduce 2 30 1 float; } | rank
 is "a number is no gradient" "grad 0 100:400:0:-"
+{ grad 10 '[100]' && reduce 2 30 100 float; } | sed 's/torch::autograd/struct &/' | rank
+is "where MSVC compiled PyTorch" "grad 0 100:400:1:-"
 { grad 10 '' && grad 20 '' && reduce 2 30 401 float && grad 60 ''; } | rank
 is "without shapes: equal parts" "grad 0:802:1:estimated grad 1:802:1:estimated grad 2:-:0:-"
 for to in text ddp; do
