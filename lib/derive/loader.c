@@ -13,9 +13,14 @@
  * the rest varies, the slope of the waits decides: -1 or 0. Where it does not, and for waits of
  * half the time, only their length does.
  *
+ * A step may read from several loaders, one right behind the other, as jobs with labelled and
+ * unlabelled samples do. The waits for a fast one then hide that those for another are long. So
+ * where the waits together say nothing, and all steps read as often, the k-th batches of the steps
+ * count as those of one loader.
+ *
  * The batch of the first wait takes as long as the mean of the others. Shorter waits than
  * WAIT_SHARE of the time between their ends say nothing about the workers: the batch was there, or
- * nearly so. O(n) in the operations of a thread.
+ * nearly so. O(n) in the operations of a thread, O(n log n) in its batches.
  */
 #include "derive/internal.h"
 
@@ -30,8 +35,12 @@ struct fetch {
 	uint32_t first, node; /* pieces of its operation: the longest, and what touches it where
 			       * steps end inside the wait */
 	pl_ns dur, end;
-	bool waits; /* for workers that are too slow */
+	int32_t step;
+	uint32_t nth; /* of its step */
+	bool waits;   /* for workers that are too slow */
 };
+
+PL_COMPARATOR(by_place, struct fetch, nth, end);
 
 static uint32_t longest_piece(const struct builder *b, const struct op *op)
 {
@@ -171,14 +180,13 @@ static uint32_t new_resource(struct builder *b, uint32_t thread)
 	return pl_derive_resource(b, &r, b->resource[thread].rank_index);
 }
 
-static void one_thread(struct builder *b, uint32_t thread)
+/* Makes the operations of the workers that read the batches v[0] .. v[n - 1]. False: they are not
+ * too slow. */
+static bool one_loader(struct builder *b, uint32_t thread, struct fetch *v, size_t n)
 {
 	uint32_t res, before = PL_NONE;
 	pl_ns mean, end = INT64_MIN;
-	struct fetch *v = NULL;
-	size_t n = 0;
 
-	list_fetches(b, &b->resource[thread], &v, &n);
 	mean = find_slow(b, v, n);
 	res = mean ? new_resource(b, thread) : PL_NONE;
 	for (size_t i = 0; i < n && res != PL_NONE && !b->err->code; i++) {
@@ -191,6 +199,45 @@ static void one_thread(struct builder *b, uint32_t thread)
 		before = add_batch(b, res, &b->resource[thread], &v[i], dur, before);
 		end = v[i].end;
 	}
+	return mean > 0;
+}
+
+/* How many batches each step reads, 0: steps differ; only the first and the last may have been cut
+ * off. *n becomes the number of batches of whole steps, which have their places then. */
+static size_t batches_of_step(const struct builder *b, const struct rank *rank, struct fetch *v,
+			      size_t *n)
+{
+	size_t each = 0, kept = 0;
+
+	for (size_t i = 0; i < *n; i++) {
+		v[i].step = pl_derive_step_at(b, rank, v[i].end, NULL);
+		v[i].nth = i && v[i].step == v[i - 1].step ? v[i - 1].nth + 1 : 0;
+		each = v[i].nth < each ? each : v[i].nth + (size_t)1;
+	}
+	for (size_t i = 0, k; i < *n; i = k) {
+		for (k = i + 1; k < *n && v[k].nth; k++)
+			;
+		if (k - i != each && i && k < *n)
+			return 0;
+		for (size_t j = i; k - i == each && j < k; j++)
+			v[kept++] = v[j];
+	}
+	*n = kept;
+	return each;
+}
+
+static void one_thread(struct builder *b, const struct rank *rank, uint32_t thread)
+{
+	struct fetch *v = NULL;
+	size_t n = 0, each;
+
+	list_fetches(b, &b->resource[thread], &v, &n);
+	if (n && !one_loader(b, thread, v, n)) {
+		each = batches_of_step(b, rank, v, &n);
+		pl_sort(v, n, sizeof(*v), by_place);
+		for (size_t k = 0; each > 1 && k < each; k++)
+			one_loader(b, thread, v + k * (n / each), n / each);
+	}
 	pl_free(v);
 }
 
@@ -198,5 +245,5 @@ void pl_derive_loader(struct builder *b, struct rank *rank)
 {
 	for (size_t k = 0; k < rank->n_res && !b->err->code; k++)
 		if (b->resource[rank->res[k]].thread)
-			one_thread(b, rank->res[k]);
+			one_thread(b, rank, rank->res[k]);
 }

@@ -10,6 +10,7 @@
 
 static int paused = STEPS;   /* so many steps have the pause */
 static bool outside;	     /* there is work before and behind the steps */
+static int64_t second;	     /* a second loader reads for so long behind the first */
 static const char *receives; /* an operation of the end of the pause; NULL: none */
 
 static const char multiple[] = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
@@ -30,7 +31,7 @@ static bool job(const char *reader, int64_t reading, int64_t pause)
 {
 	uint32_t s;
 	pl_id h;
-	int64_t at = 1000, length = reading + pause + 308;
+	int64_t at = 1000, length = reading + second + pause + 308;
 
 	begin_trace();
 	s = segment();
@@ -38,13 +39,15 @@ static bool job(const char *reader, int64_t reading, int64_t pause)
 	if (outside)
 		ev(s, PL_K_HOST_OP, h, "aten::randn", 100, 900, 0);
 	for (int64_t n = 0; n < STEPS; n++, at += length) {
-		int64_t go = at + reading + pause;
+		int64_t go = at + reading + second + pause;
 
 		if (n >= paused)
 			length = reading + 308, go -= pause;
 		step(s, h, n, at, at + length);
 		if (reader)
 			ev(s, PL_K_DATA, h, reader, at, at + reading, 0);
+		if (second)
+			ev(s, PL_K_DATA, h, reader, at + reading, at + reading + second, 0);
 		if (receives)
 			ev(s, PL_K_HOST_OP, h, receives, go - 1, go + 1, 0);
 		ev(s, PL_K_HOST_OP, h, "aten::linear", go + 2, go + 102, 0);
@@ -180,6 +183,18 @@ static void loader_workers(void)
 	end_trace();
 }
 
+/* The workers of one loader take 404 us for a batch, those of another one are never late. */
+static void two_loaders(void)
+{
+	second = 4;
+	if (job(multiple, 92, 0)) {
+		is_step(NULL, 404, "two loaders, as recorded");
+		is_step("scale phase=input by 0.5", 310, "twice as fast: nothing waits for it");
+	}
+	end_trace();
+	second = 0;
+}
+
 /* The mean step after a rewrite that changes more than durations, us; NAN: it failed, for the
  * reason in *err. */
 static double rewritten(const char *line, struct pl_err *err)
@@ -294,6 +309,7 @@ int main(void)
 	some_steps();
 	stage();
 	loader_workers();
+	two_loaders();
 	number_of_workers();
 	sizes();
 	return done_testing();
