@@ -5,6 +5,10 @@
  * burst of B fills at least half of the pause of A. The pause of A then has three parts: the time
  * until B starts, the wait for the burst's end, and the time until A continues.
  *
+ * A thread that only asks or tells the device something, as those that watch over communication do,
+ * may do so in a pause by chance. So a burst of a few runtime calls alone counts if a pause between
+ * the same operations has such a burst again.
+ *
  * A burst begins with a node before which its thread was idle at a0. These nodes are in a segment
  * tree, by start, with the least ends of their thread's work before them and of themselves. So a
  * pause looks at the threads that begin to work inside it, the earliest first, until none that
@@ -14,6 +18,7 @@
 #include "derive/internal.h"
 
 #define HANDOVER_MIN_NS 20000 /* shorter pauses are not searched for a hidden wait */
+#define FEW_NODES	8     /* of runtime calls, which have one or two each */
 
 struct awake { /* an active node */
 	pl_ns start;
@@ -21,6 +26,11 @@ struct awake { /* an active node */
 };
 struct least {
 	pl_ns before, end;
+};
+/* A pause with a burst of a few runtime calls alone. */
+struct coincidence {
+	uint32_t thread, pause;
+	pl_id key; /* of handover.times: how often the same was seen */
 };
 struct handover {
 	struct builder *b;
@@ -32,14 +42,20 @@ struct handover {
 	uint32_t *place; /* [node]: its number in v */
 	uint32_t *last;	 /* [node of a thread]: the last active one up to it, PL_NONE: none */
 	size_t cap_place, cap_last;
+	struct coincidence *seen; /* of the rank at hand */
+	struct pl_intern keys;
+	uint32_t *times;
+	size_t n_seen, cap_seen, n_times, cap_times;
 };
 
 PL_COMPARATOR(by_start, struct awake, start, thread, node);
 
-/* A pause of a thread: a gap, or a piece of an operation that encloses others. */
-static bool is_pause(const struct node *n)
+/* May the thread have waited in this node? In a gap, and in an operation that does not compute: the
+ * light mode of trace records no operations inside of one. */
+static bool is_pause(struct builder *b, const struct node *n)
 {
-	return n->role == PL_RO_GAP || (n->role == PL_RO_HOST && n->kind != PL_K_RUNTIME);
+	return n->role == PL_RO_GAP || (n->role == PL_RO_HOST && n->kind != PL_K_RUNTIME &&
+					!pl_derive_is_kernel(b, n->name));
 }
 
 static bool is_searched(const struct resource *r)
@@ -224,15 +240,62 @@ static void changed(struct handover *h, const struct resource *resource, uint32_
 		update(h, h->place[i]);
 }
 
-static void one_pause(struct handover *h, uint32_t thread, uint32_t pause)
+/* Does the thread do more than a few calls of the runtime? */
+static bool works(const struct builder *b, const struct burst *x)
+{
+	uint32_t calls = 0;
+
+	for (uint32_t i = x->first; i <= x->last; i++) {
+		if (b->node[i].kind == PL_K_RUNTIME)
+			calls++;
+		else if (b->node[i].role != PL_RO_GAP && b->node[i].role != PL_RO_MARK)
+			return true;
+		if (calls > FEW_NODES)
+			return true;
+	}
+	return false;
+}
+
+static void note_coincidence(struct handover *h, uint32_t thread, uint32_t pause,
+			     const struct burst *x)
+{
+	const struct builder *b = h->b;
+	const struct resource *resource = &b->resource[h->rank->res[thread]];
+	const struct {
+		uint32_t res, of;
+		pl_id before, pause, after, first;
+	} key = { h->rank->res[thread],
+		  b->node[x->first].res,
+		  pause > resource->node0 ? b->node[pause - 1].name : PL_NONE,
+		  b->node[pause].name,
+		  pause + 1 < resource->node1 ? b->node[pause + 1].name : PL_NONE,
+		  b->node[x->first].name };
+	pl_id id = pl_derive_intern(b->err, &h->keys, &key, sizeof(key));
+
+	if (id == h->n_times)
+		PL_DERIVE_ADD(b->err, h->times, h->n_times, h->cap_times, 0);
+	if (b->err->code)
+		return;
+	h->times[id]++;
+	PL_DERIVE_ADD(b->err, h->seen, h->n_seen, h->cap_seen,
+		      (struct coincidence){ thread, pause, id });
+}
+
+/* again: the pause has a burst of a few runtime calls, as others like it have. */
+static void one_pause(struct handover *h, uint32_t thread, uint32_t pause, bool again)
 {
 	struct builder *b = h->b;
 	const struct resource *resource = &b->resource[h->rank->res[thread]];
 	pl_ns a0 = b->node[pause].start;
 	struct burst best = { .first = PL_NONE };
 
-	if (!longest_burst(h, thread, a0, pl_derive_end(b, pause), &best))
+	if (b->node[pause].dur < HANDOVER_MIN_NS || !is_pause(b, &b->node[pause]) ||
+	    !longest_burst(h, thread, a0, pl_derive_end(b, pause), &best))
 		return;
+	if (!again && !works(b, &best)) {
+		note_coincidence(h, thread, pause, &best);
+		return;
+	}
 	if (best.idle != PL_NONE)
 		b->node[best.idle].dur = 0; /* the thread was idle and did no work */
 	pl_derive_edge(b, pause, best.first, PL_E_WAIT | PL_E_INFERRED);
@@ -242,27 +305,39 @@ static void one_pause(struct handover *h, uint32_t thread, uint32_t pause)
 	b->g->inferred_threads++;
 }
 
+static void one_rank(struct handover *h)
+{
+	const struct rank *rank = h->rank;
+	const struct builder *b = h->b;
+
+	h->n_seen = 0;
+	for (uint32_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
+
+		for (uint32_t i = resource->node0; is_searched(resource) && i < resource->node1;
+		     i++)
+			one_pause(h, k, i, false);
+	}
+	for (size_t i = 0; i < h->n_seen; i++)
+		if (h->times[h->seen[i].key] > 1)
+			one_pause(h, h->seen[i].thread, h->seen[i].pause, true);
+}
+
 void pl_derive_threads(struct builder *b)
 {
 	struct handover h = { .b = b };
 
 	for (size_t r = 0; b->o->infer && r < b->n_ranks && !b->err->code; r++) {
-		const struct rank *rank = h.rank = &b->rank[r];
-
+		h.rank = &b->rank[r];
 		if (list(&h, b->err) < 0)
 			break;
-		for (uint32_t k = 0; k < rank->n_res; k++) {
-			const struct resource *resource = &b->resource[rank->res[k]];
-
-			if (!is_searched(resource))
-				continue;
-			for (uint32_t i = resource->node0; i < resource->node1; i++)
-				if (is_pause(&b->node[i]) && b->node[i].dur >= HANDOVER_MIN_NS)
-					one_pause(&h, k, i);
-		}
+		one_rank(&h);
 	}
 	pl_free(h.v);
 	pl_free(h.tree);
 	pl_free(h.place);
 	pl_free(h.last);
+	pl_free(h.seen);
+	pl_free(h.times);
+	pl_intern_fini(&h.keys);
 }

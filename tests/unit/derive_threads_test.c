@@ -141,6 +141,37 @@ static void two_backends(void)
 	end_trace();
 }
 
+/* ---- threads that wait for threads -------------------------------------------------------------
+ */
+
+/* n times: a thread is in `pause` (NULL: a gap) for 100 us, during 60 of which another thread is in
+ * `burst`. Does the first wait for the second? */
+static void hands_over(const char *what, int n, const char *pause, unsigned kind, const char *burst,
+		       bool waits)
+{
+	pl_id h, g, d;
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	g = track(s, 0, -1, "101");
+	d = track(s, 0, 7, "7");
+	ev(s, PL_K_KERNEL, d, "kernel", 0, 10, 0);
+	ev(s, PL_K_HOST_OP, g, "idle", 0, 1, 0);
+	for (int64_t t = 0; t < n * 1000; t += 1000) {
+		ev(s, PL_K_HOST_OP, h, "before", t, t + 500, 0);
+		if (pause)
+			ev(s, PL_K_HOST_OP, h, pause, t + 500, t + 600, 0);
+		ev(s, PL_K_HOST_OP, h, "after", t + 600, t + 1000, 0);
+		ev(s, kind, g, burst, t + 520, t + 580, 0);
+		ev(s, PL_K_HOST_OP, g, "idle", t + 800, t + 801, 0);
+	}
+	if (ok(build(), "%s", what))
+		ok((graph.inferred_threads > 0) == waits, "... %s", waits ? "waits" : "no wait");
+	end_trace();
+}
+
 /* ---- calls without operations ------------------------------------------------------------------
  */
 
@@ -176,6 +207,14 @@ int main(void)
 	sharded();
 	staged();
 	two_backends();
+	hands_over("a gap, and work of another thread", 1, NULL, PL_K_HOST_OP, "MulBackward0",
+		   true);
+	hands_over("an operator that encloses what nobody recorded", 1, "MyBackward", PL_K_HOST_OP,
+		   "MulBackward0", true);
+	hands_over("an operator that computes", 1, "aten::mm", PL_K_HOST_OP, "MulBackward0", false);
+	hands_over("a call of another thread, once", 1, NULL, PL_K_RUNTIME, "cudaEventQuery",
+		   false);
+	hands_over("... twice", 2, NULL, PL_K_RUNTIME, "cudaEventQuery", true);
 	many_records("events that nothing was launched before", false);
 	many_records("events behind a launch long ago", true);
 	return done_testing();
