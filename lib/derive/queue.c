@@ -21,8 +21,8 @@
  * - hardly any call of the recording saw more occupied slots.
  *
  * A call that is long for another reason fails the first two tests. It also fails the third test if
- * the host runs further ahead elsewhere. The code takes the model that explains the most long
- * calls. Then every launch waits for the operation one depth before it, blocked or not.
+ * the host runs further ahead elsewhere. The code takes the model whose queues together explain the
+ * most long calls. Then every launch waits for the operation one depth before it, blocked or not.
  *
  * A graph passes only one time of each resource to the next step: its last end (cut.c). A queue
  * reaches back over several steps. Therefore an operation whose slot is needed in later steps
@@ -68,7 +68,7 @@ struct queue {
 	size_t n, cap;
 	struct release *release; /* when slots became free, ascending */
 	size_t depth;		 /* 0: this is no queue */
-	double hits;		 /* share of the long calls that the depth explains */
+	size_t hits;		 /* long calls that the depth explains */
 };
 
 struct model { /* the queues under one set of assumptions */
@@ -246,7 +246,7 @@ static size_t depth_of(const struct work *w, const struct queue *q, size_t from,
  * Finds the exact depth near the counted one: at the largest number of long calls, the operation
  * that many slots before had just freed its slot.
  */
-static void find_exact_depth(const struct work *w, struct queue *q, size_t n_long)
+static void find_exact_depth(const struct work *w, struct queue *q)
 {
 	size_t lo = q->depth - pl_min_size(q->depth - 1, near_of(q->depth));
 	size_t hi = q->depth + near_of(q->depth), best = q->depth;
@@ -266,7 +266,7 @@ static void find_exact_depth(const struct work *w, struct queue *q, size_t n_lon
 		}
 	}
 	q->depth = best;
-	q->hits = (double)w->taken[best - lo] / (double)n_long;
+	q->hits = (size_t)w->taken[best - lo];
 }
 
 /* Do the calls show a queue? The first do not count, because launches before were not recorded. */
@@ -293,38 +293,38 @@ static bool is_queue(const struct work *w, struct queue *q)
 	if ((double)same < NEARLY_ALL * (double)n || (double)just < NEARLY_ALL * (double)n ||
 	    (double)more > HARDLY_EVER * (double)(q->n - q->depth))
 		return false;
-	find_exact_depth(w, q, n);
+	find_exact_depth(w, q);
 	return true;
 }
 
-/* Sets the depth of a queue to 0 if the calls contradict it. Returns the largest share of explained
- * calls, -1: no queue is left. */
-static double test_model(const struct work *w, struct model *model, bool at_end, bool ring)
+/* Sets the depth of a queue to 0 if the calls contradict it. Returns how many long calls the queues
+ * explain. */
+static size_t test_model(const struct work *w, struct model *model, bool at_end, bool ring)
 {
-	double hits = -1;
+	size_t hits = 0;
 
 	for (size_t i = 0; i < model->n; i++) {
 		struct queue *q = &model->q[i];
 
 		set_releases(q, at_end, ring, w->b->err);
 		if (w->b->err->code)
-			return -1;
-		if (!is_queue(w, q))
+			return 0;
+		if (is_queue(w, q))
+			hits += q->hits;
+		else
 			q->depth = 0;
-		else if (q->hits > hits)
-			hits = q->hits;
 	}
 	return hits;
 }
 
 static void best_model(struct work *w, const struct streams *l, struct model *best)
 {
-	double most = -1;
+	size_t most = 0;
 
 	/* with one stream, a queue is always a ring */
 	for (unsigned k = 0; k < (l->n > 1 ? 14u : 8u) && !w->b->err->code; k++) {
 		struct model model = { 0 };
-		double hits;
+		size_t hits;
 
 		if (k == 6 || k == 7)
 			count_by_stream(l, &model, w->b->err);

@@ -345,9 +345,50 @@ static void limits(void)
 	disturbed("NEARLY_ALL: 2 of 3 long calls", 10, false);
 }
 
+/*
+ * A queue of 16 for three streams on which the device works in turn: every fourth launch is on the
+ * first of them, the others are on one of two by chance. Some launches are long for a reason of
+ * their own. On the first stream alone, a queue of 4 explains all of the few launches.
+ */
+static void for_some_streams(void)
+{
+	int64_t now = 0, free = 0;
+	const int depth = 16;
+	uint32_t chance = 1;
+	pl_id third;
+	bool right;
+	int waits;
+
+	begin_trace();
+	third = track(PL_T_STREAM, 11, "11");
+	for (int i = 0; i < 190; i++) {
+		bool own = i % 60 == 23;
+		int64_t begin, start;
+		pl_id on;
+
+		chance = chance * 1664525u + 1013904223u;
+		on = i % 4 == 0 ? stream : chance >> 30 & 1 ? second : third;
+		now = own && free > now ? free : now;
+		begin = now += 3;
+		if (i >= depth && launch[i - depth].start > now)
+			now = launch[i - depth].start;
+		now += own ? 30 : CALL_US;
+		start = launch[i].start = now + 4 > free + 1 ? now + 4 : free + 1;
+		launch[i].left = start;
+		free = start + 100;
+		ev(PL_K_RUNTIME, thread, "cudaLaunchKernel", begin, now, i + 1);
+		ev(PL_K_KERNEL, on, "k", start, free, i + 1);
+	}
+	ok(build(true), "a queue for three streams: built");
+	waits = waiting(depth, &right);
+	ok(waits > 150, "... for all of them, not for one alone (%d waits)", waits);
+	end_trace();
+}
+
 int main(void)
 {
 	limits();
+	for_some_streams();
 	queue_of(4, 60, 0, "queue of 4");
 	queue_of(4, 60, 6, "queue of 4, steps of 6");
 	queue_of(16, 120, 6, "queue of 16 over three steps");
