@@ -23,7 +23,8 @@
  * The time from there to the end of the waits stays. Both are inferred.
  *
  * O(n) in the nodes of threads to collect the waits. The number of searches is limited to a small
- * share of the nodes, at least SEARCHES_MIN.
+ * share of the nodes, at least SEARCHES_MIN. So the places where the program waits for the longest
+ * come first, and a warning says how many were not looked at.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -594,10 +595,50 @@ static void search_fini(struct search *x)
 	pl_free(x->meet);
 }
 
+/* A place from which the search begins. */
+struct seed {
+	pl_ns total; /* of its waits */
+	uint32_t place;
+};
+
+PL_COMPARATOR_FALLING(by_total, struct seed, total, place);
+
+static void search_all(struct search *x)
+{
+	struct builder *b = x->b;
+	struct seed *seed = NULL;
+	size_t n = 0, cap = 0, left = 0;
+
+	for (uint32_t i = 0; i < x->n_places; i++) {
+		const struct place *p = &x->place[i];
+		pl_ns total = 0;
+
+		for (uint32_t k = p->first; k < p->first + p->n; k++)
+			total = pl_add_sat(total, x->wait[k].end - x->wait[k].ready);
+		if (p->n >= 2)
+			PL_DERIVE_ADD(b->err, seed, n, cap, (struct seed){ total, i });
+	}
+	pl_sort(seed, n, sizeof(*seed), by_total);
+	for (size_t i = 0; i < n && !b->err->code; i++) {
+		if (x->place[seed[i].place].taken)
+			continue;
+		if (x->searches)
+			one_seed(x, seed[i].place);
+		else
+			left++;
+	}
+	if (left)
+		pl_say(b->o->log, PL_LOG_WARN,
+		       "ranks may wait for one another where nobody recorded it: of %zu places "
+		       "with long pauses, the %zu with the shortest were not compared",
+		       n, left);
+	pl_free(seed);
+}
+
 void pl_derive_unrecorded(struct builder *b)
 {
 	struct search x = { .b = b, .searches = SEARCHES_MIN + b->n_nodes / NODES };
-	size_t n_nodes = b->n_nodes, n;
+	size_t n_nodes = b->n_nodes;
 
 	if (!b->o->infer || b->n_ranks < 2)
 		return;
@@ -605,10 +646,8 @@ void pl_derive_unrecorded(struct builder *b)
 	pl_unrecorded_find_clocks(&x);
 	if (x.ready && !b->err->code && pl_alloc(&x.meet, n_nodes, sizeof(*x.meet), b->err) < 0)
 		goto out;
-	n = x.n_places;
-	for (uint32_t i = 0; i < n && x.searches && !b->err->code; i++)
-		if (x.place[i].n >= 2 && !x.place[i].taken)
-			one_seed(&x, i);
+	if (!b->err->code)
+		search_all(&x);
 	if (x.meet && !b->err->code)
 		tie_tables(&x, n_nodes);
 out:
