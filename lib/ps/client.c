@@ -180,9 +180,11 @@ static int commit(struct worker *k, struct pl_err *err)
 	return 0;
 }
 
+/* At least one step comes before a commit: those before it may have been lost with the weights that
+ * they began from. */
 static bool is_due(const struct worker *k)
 {
-	if (k->s.waiting)
+	if (k->s.waiting || !k->now.steps)
 		return false;
 	return (k->s.order.steps && k->now.steps >= k->s.order.steps) || pl_now_ns() >= k->due;
 }

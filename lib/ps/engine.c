@@ -439,7 +439,7 @@ static void finish(struct pl_worker *w, bool lost)
 	struct pl_err e = { 0 };
 
 	unmake(p, lost);
-	if (pl_comm_attend_close(p->attends, 2 * PL_PS_REPLY_PATIENCE * p->timeout_ns, &e) < 0)
+	if (pl_comm_attend_close(p->attends, PL_PS_GROUP_PATIENCE * p->timeout_ns, &e) < 0)
 		pl_say(log, PL_LOG_WARN, "%s", e.msg);
 	pl_free(p->counts);
 	pl_free(p->seen);

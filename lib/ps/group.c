@@ -7,7 +7,8 @@
  * step, sum their counts for a commit, take the weights of a reply, or end. This is one broadcast
  * of a few bytes. The weights of a reply are another one, O(numbers).
  *
- * While the leader waits for a reply, the others wait for its next word, as long as it waits.
+ * While the leader waits for a reply, the others wait for its next word. They give it up when none
+ * comes for too long, so a leader that waits says now and then that it does.
  *
  * When a rank is lost, the world of the group fails, and the leader is a lost worker. Then all
  * ranks meet again: those that are left, and the lost one if it was only stopped, or the process
@@ -96,7 +97,7 @@ static int open_world(struct pl_ps *p, const struct pl_engine_opts *o, pl_ns mee
 				   .bind = m->bind,
 				   .timeout_ns = m->timeout_ns,
 				   .meet_ns = meet_ns,
-				   .patience_ns = 2 * PL_PS_REPLY_PATIENCE * m->timeout_ns,
+				   .patience_ns = PL_PS_GROUP_PATIENCE * m->timeout_ns,
 				   .log = o->log,
 				   .lost = on_lost,
 				   .lost_arg = p,
@@ -269,6 +270,20 @@ int pl_ps_group_give(struct pl_ps *p, bool fresh, struct pl_err *err)
 	return 0;
 }
 
+/* A quarter of the time after which they would give it up. */
+int pl_ps_group_hold(struct pl_ps *p, pl_ns *said, struct pl_err *err)
+{
+	const struct pl_ps_turn t = { .word = PL_PS_HOLD };
+	pl_ns now = pl_now_ns();
+
+	if (!p->g.world || now - *said < PL_PS_GROUP_PATIENCE / 4 * p->timeout_ns)
+		return 0;
+	*said = now;
+	PL_CHECK(pl_ps_group_say(p, &t, err));
+	p->g.in_turn = false;
+	return 0;
+}
+
 /* ---- a rank that does not lead ----------------------------------------------------------------
  */
 
@@ -286,6 +301,9 @@ static int obey(struct pl_ps *p, struct pl_train *t, const struct pl_ps_turn *tu
 	case PL_PS_TAKE:
 		return pl_ps_group_give(p, turn->fresh, err);
 	case PL_PS_OVER:
+		return 0;
+	case PL_PS_HOLD:
+		p->g.in_turn = false;
 		return 0;
 	case PL_PS_FAILS:
 		p->g.fails = true;

@@ -35,8 +35,8 @@ static inline float *pl_ps_vector_in_host(const struct pl_net_view *net)
 	"server %u was started anew, without the weights of the one before it, which are lost"
 /* A server that is started again takes a moment; it is given up after so many timeouts. */
 #define PL_PS_PATIENCE 10
-/* A reply may have to wait for workers that are far slower: so many timeouts. */
-#define PL_PS_REPLY_PATIENCE 200
+/* Ranks of a group wait for one of them that is alive for so many timeouts: it may compute. */
+#define PL_PS_GROUP_PATIENCE 400
 
 /* ---- group.c: ranks that are one worker --------------------------------------------------------
  */
@@ -50,10 +50,11 @@ struct pl_ps_tally {
 /* What all ranks of the group do next. */
 enum pl_ps_word {
 	PL_PS_STEP = 1,
-	PL_PS_SUM,  /* pl_ps_group_sum() */
-	PL_PS_TAKE, /* pl_ps_group_give() */
-	PL_PS_OVER, /* training has ended */
-	PL_PS_FAILS /* the leader has, although no rank is lost */
+	PL_PS_SUM,   /* pl_ps_group_sum() */
+	PL_PS_TAKE,  /* pl_ps_group_give() */
+	PL_PS_OVER,  /* training has ended */
+	PL_PS_FAILS, /* the leader has, although no rank is lost */
+	PL_PS_HOLD   /* nothing: the leader waits for servers */
 };
 struct pl_ps_turn {
 	uint32_t word;
@@ -187,6 +188,9 @@ int pl_ps_group_sum(struct pl_ps *p, const struct pl_train *t, struct pl_ps_tall
 		    struct pl_err *err) PL_MUST;
 /* - the weights of the leader's network, into all; the leader says the turn itself. */
 int pl_ps_group_give(struct pl_ps *p, bool fresh, struct pl_err *err) PL_MUST;
+/* - nothing: for a leader that waits for servers, perhaps for longer than the others wait for its
+ * next word. It says so now and then; *said: when it did last. */
+int pl_ps_group_hold(struct pl_ps *p, pl_ns *said, struct pl_err *err) PL_MUST;
 /* Samples of a step of all ranks, as the last turn said. */
 int64_t pl_ps_group_samples(const struct pl_ps *p);
 /* The control of a rank that does not lead: until the end, or until the group is lost. */

@@ -63,8 +63,10 @@ static int check_missing(const struct pl_ps_server *s, struct pl_err *err)
 	return 0;
 }
 
-/* A server that is started again waits for all workers: those that come first would have weights
- * of a round, or the factor of a commit, without the others. Those that are lost never come. */
+/* The server waits for all workers: those that come first would have weights of a round, or the
+ * factor of a commit, without the others. After a time it goes on without those that are missing,
+ * unless the policy needs them. Of a server that is started again that is a shorter time: workers
+ * that are lost never come. */
 static int wait_for_workers(struct pl_ps_server *s, pl_ns waited, struct pl_err *err)
 {
 	pl_ns step = 0;
@@ -74,9 +76,12 @@ static int wait_for_workers(struct pl_ps_server *s, pl_ns waited, struct pl_err 
 		step = pl_max_i64(step, pl_policy_worker(s->policy, i)->step_ns);
 	step *= LAST_STEPS; /* a worker looks at its connection between two steps */
 	name_missing(s, missing, sizeof(missing));
-	if (s->again && waited > 2 * s->p->timeout_ns + step &&
+	if (waited > (s->again ? 2 : LATE) * s->p->timeout_ns + step &&
 	    pl_ps_server_there(s) >= pl_policy_min_workers(s->policy)) {
-		pl_say(s->log, PL_LOG_WARN, "these workers did not come back: %s", missing);
+		pl_say(s->log, PL_LOG_WARN,
+		       s->again ? "these workers did not come back: %s"
+				: "these workers have not come: %s; training begins without them",
+		       missing);
 		return pl_ps_server_begin(s, err);
 	}
 	if (waited <= LATE * s->p->timeout_ns + step)

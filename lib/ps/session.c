@@ -467,28 +467,25 @@ static int connect_all(struct pl_ps_session *s, struct pl_err *err)
 	return 0;
 }
 
-/* So often a leader that waits looks whether its group is whole, or a server is there. */
+/* So often a worker that waits looks whether its group is whole, or a server is there. */
 #define TURN_NS 50000000
 
+/* There is no limit while all servers are connected: other workers may take any time for their
+ * steps, and server 0 ends the training if a reply cannot come. A server that is lost is given up
+ * by connect_all(). */
 int pl_ps_session_wait(struct pl_ps_session *s, struct pl_err *err)
 {
-	pl_ns until = pl_now_ns() + PL_PS_REPLY_PATIENCE * s->p->timeout_ns;
+	pl_ns said = pl_now_ns();
 
 	while (!s->ended && (s->waiting || !s->ready || !pl_ps_session_connected(s))) {
-		pl_ns turn = until;
 		int what;
 
 		PL_CHECK(connect_all(s, err));
-		if (s->p->g.world || !pl_ps_session_connected(s))
-			turn = pl_min_i64(until, pl_now_ns() + TURN_NS);
-		PL_CHECK(what = pl_ps_session_event(s, turn, err));
+		PL_CHECK(what = pl_ps_session_event(s, pl_now_ns() + TURN_NS, err));
 		if (what == PL_PS_REPLIED)
 			return what;
 		PL_CHECK(pl_ps_group_check(s->p, err));
-		if (what == PL_PS_NOTHING && pl_now_ns() >= until)
-			return pl_fail(
-				err, PL_EIO, "the server did not answer for %lld s",
-				(long long)(PL_PS_REPLY_PATIENCE * s->p->timeout_ns / 1000000000));
+		PL_CHECK(pl_ps_group_hold(s->p, &said, err));
 	}
 	return PL_PS_OTHER;
 }

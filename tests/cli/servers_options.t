@@ -50,6 +50,32 @@ says 'run: rank 1 (RANK=2): ' "... says which rank it is, and which process"
 status 4 "a server without workers" launched 0 --set 'engine ps'
 says 'run: server 0 (RANK=0): ' "... too"
 
+# few FOLDER NEEDED: three of four processes; their numbers are in $pids, and begin with that of the server
+few() {
+	mkdir "$1"
+	pids=
+	for rank in 0 1 2; do
+		RANK=$rank WORLD_SIZE=4 PACELINE_TOKEN=0123456789abcdef "$run" --meet "dir:$TMP/$1" --timeout 300ms --speeds=40,40,40 --set 'engine ps' \
+			--set "policy asp min-workers=$2" --set steps=60 --log="$1.csv" --report="$1.json" tiny.job >"$1.out.$rank" 2>"$1.err.$rank" &
+		pids="$pids $!"
+	done
+}
+few needed 3
+needed=$pids
+few enough 2
+until_trains enough.csv
+RANK=3 WORLD_SIZE=4 PACELINE_TOKEN=0123456789abcdef "$run" --meet "dir:$TMP/enough" --timeout 300ms --speeds=40,40,40 --set 'engine ps' \
+	--set "policy asp min-workers=2" --set steps=60 tiny.job >out 2>err &
+codes=
+for pid in $needed $pids $!; do
+	wait "$pid"
+	codes="$codes $?"
+done
+check "a worker that never comes: training ends or begins, as min-workers says" [ "$codes" = ' 4 4 4 0 0 0 0' ]
+holds needed.err.0 'these workers never came: 2' "... it is named"
+holds enough.err.0 'these workers have not come: 2; training begins without them' "... also where it is not needed"
+check "... when it comes late, it takes part" [ "$(grep '^ .*"steps"' enough.json | tail -n 1 | tr -dc 0-9)" -gt 2 ]
+
 # ---- messages, once ------------------------------------------------------------------------------------
 status 3 "a name that no parameter has" ps asp 3 --set 'optimizer sgd lr=0.1 no-decay=none*'
 check "... is told once" [ "$(lines)" = 1 ]

@@ -18,6 +18,8 @@ static char text[200];
 
 static int forced = -1; /* what any() returns, so that a walk can be repeated; -1: what it likes */
 static uint32_t only = MOST; /* whose events are delivered; MOST: those of all */
+/* Called when a process asks for an event, before it gets one; NULL. */
+static void (*asked)(const struct pl_endpoint *e);
 
 static uint32_t any(uint32_t n)
 {
@@ -218,6 +220,8 @@ int pl_comm_endpoint_next(struct pl_endpoint *e, pl_ns until, struct pl_endpoint
 
 	(void)until;
 	(void)err;
+	if (asked)
+		asked(e);
 	*ev = (struct pl_endpoint_event){ .kind = PL_ENDPOINT_NOTHING };
 	for (uint32_t i = 0; i < CONNS; i++) {
 		struct conn *c = &conn[(first + i) % CONNS];

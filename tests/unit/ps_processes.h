@@ -317,7 +317,7 @@ static void begin_all(uint64_t seed)
 }
 
 /* Nothing fails any more: every worker must come on. */
-static void recover(unsigned commits)
+__attribute__((unused)) static void recover(unsigned commits)
 {
 	uint64_t goal[MOST];
 	bool all = false;
@@ -339,7 +339,7 @@ static void recover(unsigned commits)
 }
 
 /* One version a commit, of asp: none is lost, none counted twice. */
-static uint64_t sum_up(const char *policy)
+__attribute__((unused)) static uint64_t sum_up(const char *policy)
 {
 	struct pl_ps_store *s = process[0].server.store;
 	uint64_t ids = 0;
