@@ -423,6 +423,19 @@ static int save(struct pl_worker *w, const char *path, int64_t step, struct pl_e
 static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
 		struct pl_err *err)
 {
+/* A server makes no step of an optimizer: a state that it has read from a checkpoint of another
+ * engine is not that of the weights in its own checkpoints. Zeros say that there is none. */
+static void forget_state(struct pl_worker *w)
+{
+	float *slab[2];
+	size_t n;
+
+	for (uint32_t i = pl_optim_slabs(w->optim, slab, &n); i-- > 0;)
+		w->view.be->zero(w->view.ctx, slab[i], n * sizeof(float));
+	w->has_state = false;
+	w->optim_first = 0;
+}
+
 	struct pl_ps *p = (struct pl_ps *)w;
 	int rc, ranks = w->ranks;
 
@@ -432,6 +445,8 @@ static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *s
 	return rc;
 }
 
+	if (rc >= 0 && pl_ps_is_server(p))
+		forget_state(w);
 static void finish(struct pl_worker *w, bool lost)
 {
 	struct pl_ps *p = (struct pl_ps *)w;

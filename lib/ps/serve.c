@@ -95,8 +95,9 @@ static int wait_for_workers(struct pl_ps_server *s, pl_ns waited, struct pl_err 
 /* While it is written, workers wait. */
 static int write_checkpoint(struct pl_ps_server *s, struct pl_err *err)
 {
-	/* evaluations use the same network */
+	/* evaluations use the same network, and the best one is written with samples of its own */
 	PL_CHECK(pl_ps_evaluator_take(s->evaluator, true, err));
+	s->p->w.taken = (int64_t)s->save_samples;
 	pl_ps_vector_write(&s->p->w.view, s->whole);
 	pl_net_changed(s->p->w.net);
 	PL_CHECK(pl_train_checkpoint(s->t, err));
@@ -126,7 +127,6 @@ static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
 		return 0;
 	s->saves = false;
 	s->t->step = s->save_step; /* others may have been made meanwhile */
-	s->p->w.taken = (int64_t)s->save_samples;
 	rc = write_checkpoint(s, err);
 	s->t->step = step;
 	return rc;

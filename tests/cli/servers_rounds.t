@@ -65,6 +65,14 @@ check "... with its samples" [ "$(number samples cut.st)" = $(($(number step cut
 ps 'local local-steps=8' 3 --set steps=29 --resume=cut.st --export=resumed.st
 check "... and training goes on from there" close 1e-6 whole.st resumed.st
 
+# evaluations that take longer than the steps between two checkpoints
+ps bsp 3 --set 'data synthetic:samples=20000,dims=16,classes=4' --set split=0.1 --set steps=30 --set eval-every=1 --set checkpoint-every=10 \
+	--set checkpoint-keep=9 --checkpoint=slow.st --checkpoint-best=best.st
+for step in 10 20 30; do
+	check "slow evaluations: the checkpoint of step $step has its samples" [ "$(number samples slow.st.$step)" = $((step * 96)) ]
+done
+check "... and the best evaluation has its own" [ "$(number samples best.st)" = $(($(number step best.st) * 96)) ]
+
 # ---- samples of unequal workers --------------------------------------------------------------------------
 ps adsp 3 --set steps=20 --speeds=100,100,400 --checkpoint=adsp.st --log=adsp.csv
 committed=$(awk -F , 'NR > 1 && $4 != "" && $3 > n { n = $3 } END { print n }' adsp.csv)
@@ -110,6 +118,9 @@ check "... without a warning" [ ! -s err ]
 ps asp 1 --set 'optimizer adam lr=0.01' --resume=adam.st --export=ps.st
 check "from a checkpoint without servers the state goes on" close 2e-5 dp.st ps.st
 check "... without a warning" [ ! -s err ]
+ps asp 1 --set 'optimizer adam lr=0.01' --set steps=24 --resume=adam.st --checkpoint=later.st
+ps asp 1 --set 'optimizer adam lr=0.01' --set steps=28 --resume=later.st
+holds err 'warning: .*later.st has no state of the optimizer' "... and is not that of later checkpoints, which servers write"
 
 # ---- replay --------------------------------------------------------------------------------------------
 for policy in 'local local-steps=8' 'fixed-adacomm' 'bsp'; do
