@@ -172,6 +172,7 @@ static int prepare(struct training *t, struct pl_err *err)
 				    .plan = t->w->planned ? &t->w->plan : NULL,
 				    .data = &t->w->data,
 				    .read_once = !t->c->launch.launcher,
+				    .alone = t->c->eval && t->c->servers,
 				    .log = &t->c->c.log };
 
 	PL_CHECK(find_engine(o.job, o.plan, &t->t.engine, err));

@@ -224,7 +224,7 @@ static int take_sizes(struct pl_ps *p, const struct pl_engine_opts *o, struct pl
 	p->servers = (uint32_t)o->job->servers;
 	p->ranks = (uint32_t)o->meeting->size - p->servers;
 	p->process = (uint32_t)o->meeting->rank;
-	PL_CHECK(pl_ps_places_find(p, o->job, o->log, err));
+	PL_CHECK(pl_ps_places_find(p, o, err));
 	p->g.size = 1;
 	if (!pl_ps_is_server(p)) {
 		p->g.member = (uint32_t)pl_ps_member(p, p->process - p->servers, &worker);
@@ -258,7 +258,7 @@ static int prepare_all(struct pl_ps *p, const struct pl_engine_opts *o, struct p
 	char name[32];
 
 	PL_CHECK(take_sizes(p, o, err));
-	if (p->g.size == 1 && p->workers < p->ranks)
+	if (p->g.size == 1 && p->workers < p->ranks && !o->alone)
 		PL_CHECK(pl_comm_attend(o->job->transport, o->meeting->size, o->meeting->rank,
 					&p->attends, err));
 	if (o->tracer && p->g.size > 1) {
@@ -310,6 +310,7 @@ static int come_again(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 {
 	struct pl_engine_opts o = p->w.o;
 	struct pl_feed feed = p->w.feed;
+	int64_t schedule = p->w.optim_opts.steps;
 	struct pl_err lost = *err;
 	char ranks[PL_PS_RANKS];
 	int rc;
@@ -329,6 +330,8 @@ static int come_again(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	}
 	p->w.feed.first_step = feed.first_step;
 	p->w.feed.first_sample = feed.first_sample;
+	p->w.optim_opts.steps = schedule;
+	pl_optim_set_steps(p->w.optim, schedule);
 	if (!p->g.member)
 		pl_say(o.log, PL_LOG_WARN, "group %u%s is whole again", pl_ps_number(p),
 		       pl_ps_name_ranks(p, pl_ps_number(p), ranks));
@@ -420,9 +423,6 @@ static int save(struct pl_worker *w, const char *path, int64_t step, struct pl_e
 	return rc;
 }
 
-static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
-		struct pl_err *err)
-{
 /* A server makes no step of an optimizer: a state that it has read from a checkpoint of another
  * engine is not that of the weights in its own checkpoints. Zeros say that there is none. */
 static void forget_state(struct pl_worker *w)
@@ -436,17 +436,20 @@ static void forget_state(struct pl_worker *w)
 	w->optim_first = 0;
 }
 
+static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
+		struct pl_err *err)
+{
 	struct pl_ps *p = (struct pl_ps *)w;
 	int rc, ranks = w->ranks;
 
 	w->ranks = (int)p->ranks;
 	rc = pl_train_worker_load(w, path, to_train, step, err);
 	w->ranks = ranks;
+	if (rc >= 0 && pl_ps_is_server(p))
+		forget_state(w);
 	return rc;
 }
 
-	if (rc >= 0 && pl_ps_is_server(p))
-		forget_state(w);
 static void finish(struct pl_worker *w, bool lost)
 {
 	struct pl_ps *p = (struct pl_ps *)w;

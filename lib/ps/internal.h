@@ -201,9 +201,8 @@ int pl_ps_group_serve(struct pl_ps *p, struct pl_train *t, struct pl_err *err) P
 
 /* p has its meeting and the numbers of ranks and servers; fills workers and places in. Where hosts
  * are groups, and a launcher started the processes, all of them call it: PL_EIO names those that
- * never came. */
-int pl_ps_places_find(struct pl_ps *p, const struct pl_job *j, const struct pl_log *log,
-		      struct pl_err *err) PL_MUST;
+ * never came. A process that is alone does not ask: its ranks are then one worker. */
+int pl_ps_places_find(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err) PL_MUST;
 void pl_ps_places_fini(struct pl_ps *p);
 /* How many ranks a worker has, and which, in their order. */
 uint32_t pl_ps_size(const struct pl_ps *p, uint32_t worker);

@@ -223,13 +223,13 @@ int pl_ps_places_answer(struct pl_ps_server *s, const struct pl_endpoint_event *
 /* ---- begin and end ----------------------------------------------------------------------------
  */
 
-static int find(struct pl_ps *p, const struct pl_job *j, struct pl_err *err)
+static int find(struct pl_ps *p, const struct pl_job *j, bool alone, struct pl_err *err)
 {
 	uint32_t *first;
 
 	PL_CHECK(pl_alloc(&p->places.worker, p->ranks, sizeof(*p->places.worker), err));
 	if (j->group < 0 && pl_job_hosts(j->hosts) < 2 && !p->meeting->forked)
-		return p->meeting->rank ? follow(p, err) : lead(p, err);
+		return alone ? 0 : p->meeting->rank ? follow(p, err) : lead(p, err);
 	PL_CHECK(pl_job_workers_find(j, &first, err));
 	for (uint32_t i = 0; i < (uint32_t)pl_job_workers(j); i++)
 		for (uint32_t r = first[i]; r < first[i + 1] && r < p->ranks; r++)
@@ -238,18 +238,21 @@ static int find(struct pl_ps *p, const struct pl_job *j, struct pl_err *err)
 	return 0;
 }
 
-int pl_ps_places_find(struct pl_ps *p, const struct pl_job *j, const struct pl_log *log,
-		      struct pl_err *err)
+int pl_ps_places_find(struct pl_ps *p, const struct pl_engine_opts *o, struct pl_err *err)
 {
-	PL_CHECK(find(p, j, err));
+	const struct pl_job *j = o->job;
+
+	PL_CHECK(find(p, j, o->alone, err));
 	PL_CHECK(arrange(p, err));
+	if (o->alone)
+		return 0;
 	if (j->min_workers > p->workers)
 		return pl_fail(err, PL_EDATA,
 			       "min-workers=%lld, but the ranks are %u worker%s; change "
 			       "min-workers, or group",
 			       (long long)j->min_workers, p->workers, p->workers > 1 ? "s" : "");
 	if (j->group < 0 && p->workers == 1 && p->ranks > 1 && !p->meeting->rank)
-		pl_say(log, PL_LOG_WARN,
+		pl_say(o->log, PL_LOG_WARN,
 		       "group=host: all ranks are on one host, so they are one worker, and the "
 		       "policy has nothing to decide");
 	return 0;

@@ -55,6 +55,7 @@ struct pl_engine_opts {
 	struct pl_tracer *tracer; /* NULL: no trace */
 	const struct pl_log *log;
 	bool grad_norm; /* steps say the norm of their gradients, which takes time */
+	bool alone;	/* nothing is trained: other processes of the job do not take part */
 	/* Memory for parameters and gradients, as in pl_net_opts; NULL: the world's, or the
 	 * backend's
 	 */

@@ -93,6 +93,8 @@ with_mpi() {
 	else
 		skip "$1: calls are counted" "no $3"
 	fi
+	status 0 "$1: an evaluation, which needs no MPI" timeout 60 "$2" -n 5 "$run" -q --transport=mpi --set 'engine ps group=2' --eval \
+		--import=got.st tiny.job
 	status "1 4 6" "$1: a server without the library" timeout 60 "$2" -n 1 env PACELINE_MPI=/nothing "$run" -q --transport=mpi --timeout=200ms \
 		--set 'engine ps group=2' tiny.job : -n 4 "$run" -q --transport=mpi --timeout=200ms --set 'engine ps group=2' tiny.job
 	says 'server 0 (.*_RANK=0): transport mpi: PACELINE_MPI names /nothing' "... says so"

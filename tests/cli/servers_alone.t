@@ -3,6 +3,7 @@
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/servers.sh"
 
+job=tiny.job
 policies='bsp local ssp asp fixed-adacomm adacomm adsp adsp++ batchtune diloco dylu'
 
 # words POLICY: as a job has it, with frequent commits
@@ -20,7 +21,7 @@ begin() {
 	mkdir -p "$folder"
 	(
 		cd "$folder" || exit 1
-		"$run" -n "$ranks" --timeout 500ms --set 'pace any speed=40' --log=log.csv --export=end.st "$@" ../tiny.job >out 2>err &
+		"$run" -n "$ranks" --timeout 500ms --set 'pace any speed=40' --log=log.csv --export=end.st "$@" "../$job" >out 2>err &
 		echo $! >pid
 		wait $!
 		echo $? >status
@@ -88,6 +89,10 @@ for policy in $policies; do
 	rm -r "$policy"
 done
 
+# a group will go on from there with half the batch: of three epochs of 1600 samples, 110 steps of 32 samples are left
+"$run" -q -n 2 --set 'engine ps group=2' --set steps=20 --checkpoint=twenty.st tiny.job >out
+grep -v '^steps' tiny.job >epochs.job
+
 # ---- a policy that needs all workers -----------------------------------------------------------------
 begin bsp 3 --set 'engine ps' --set 'policy bsp' --set steps=100
 begin two 3 --set 'engine ps servers=2' --set 'policy bsp' --set steps=100
@@ -97,14 +102,17 @@ begin member 2 --set 'engine ps group=2' --set 'policy bsp' --set steps=120
 begin first 2 --set 'engine ps group=2' --set 'policy adsp' --set steps=120
 begin gone 2 --set 'engine ps group=2' --set 'policy asp' --set steps=100000
 begin stays 1 --set 'engine ps' --set 'policy asp' --set steps=100000
-trains bsp two least member first gone stays
-signal STOP 1 bsp two least member
+job=epochs.job
+begin schedule 2 --set 'engine ps group=2' --set 'policy asp' --set epochs=3 --set 'schedule linear' --set batch=16 --resume=../twenty.st
+job=tiny.job
+trains bsp two least member first gone stays schedule
+signal STOP 1 bsp two least member schedule
 signal STOP 0 first stays
 signal KILL 1 gone
 sleep 2.5
-signal CONT 1 bsp two least member
+signal CONT 1 bsp two least member schedule
 signal CONT 0 first
-ended bsp two least member first gone stays
+ended bsp two least member first gone stays schedule
 "$run" -q -n 3 --set steps=100 --export=dp.st tiny.job >out
 for folder in bsp two; do
 	check "$folder: one of three workers is stopped and comes back" [ "$(cat $folder/status)" = 0 ]
@@ -113,7 +121,10 @@ for folder in bsp two; do
 done
 check "asp with min-workers: the same" [ "$(cat least/status)" = 0 ]
 holds least/err 'enough workers are there again' "... which waits"
-for folder in member first; do
+# shellcheck disable=SC2016  # fields of awk
+check "a group goes on with its schedule" awk -F , 'NR > 1 && $7 != "" { n = $2; d = $7 - 0.05 * (1 - (n - 1) / 130); if (d > 1e-6 || d < -1e-6) bad = 1 }
+	END { exit bad || n != 130 }' schedule/log.csv
+for folder in member first schedule; do
 	check "$folder: a rank of the only group is stopped, and training goes on" [ "$(cat $folder/status)" = 0 ]
 	holds $folder/err 'group 0 (ranks 0-1) is whole again' "... with the whole group"
 done

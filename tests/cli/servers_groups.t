@@ -242,6 +242,13 @@ for servers in 1 2; do
 	cp ps.json out
 	check "... and are two workers" [ "$(per_worker rank)" = '0 1' ]
 done
+world=4
+for rank in 3 2 1 0; do
+	process $rank -q --timeout 300ms --set 'engine ps group=host' --set 'policy asp min-workers=2' --eval --import=ps.st
+done
+ended
+check "weights are evaluated by one process, which waits for no other" [ "$codes" = ' 0 0 0 0' ]
+holds out.0 'held out' "... and says the result"
 world=3
 process 0 --timeout 200ms --set 'engine ps group=host'
 process 1 --timeout 200ms --set 'engine ps group=host'
