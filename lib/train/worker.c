@@ -153,8 +153,10 @@ bool pl_train_worker_staged(const struct pl_worker *w)
 	return w->o.world && strcmp(pl_comm_world_transport(w->o.world), "nccl") != 0;
 }
 
-/* Waits for the passes since the last call, and adds up their losses. */
-static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+/* Waits for the passes since the last call, and adds up their losses. Each is of one part of
+ * `parts` of the step. */
+static int take_losses(struct pl_worker *w, double parts, struct pl_step_result *r,
+		       struct pl_err *err)
 {
 	struct pl_loss_sum sum[PL_NET_LOSSES];
 	pl_ns begin = pl_now_ns();
@@ -163,7 +165,7 @@ static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_
 	if (w->o.tracer)
 		pl_train_tracer_synced(w->o.tracer, begin);
 	for (uint32_t i = 0; rc == 0 && i < w->n_losses; i++) {
-		r->loss += sum[i].loss / (double)w->microbatches;
+		r->loss += sum[i].loss / parts;
 		r->hits += sum[i].hits;
 	}
 	w->n_losses = 0;
@@ -184,7 +186,7 @@ static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, str
 					NULL, err));
 		PL_CHECK(pl_net_backward(w->net, w->mb > 0, err));
 		if (++w->n_losses == PL_NET_LOSSES)
-			PL_CHECK(take_losses(w, r, err));
+			PL_CHECK(take_losses(w, (double)w->microbatches, r, err));
 		PL_CHECK(pl_fail_as(err, &w->err));
 	}
 	return 0;
@@ -194,7 +196,6 @@ static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, str
 static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	int64_t left = w->samples, all = w->of ? w->of : w->samples;
-	double loss = 0, before;
 
 	for (w->mb = 0; left > 0; w->mb++) {
 		int n = (int)pl_min_i64(left, w->microbatch), part = w->mb % (int)w->microbatches;
@@ -212,13 +213,10 @@ static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, stru
 					NULL, err));
 		PL_CHECK(pl_net_backward(w->net, w->mb > 0, err));
 		PL_CHECK(pl_fail_as(err, &w->err));
-		before = r->loss;
 		w->n_losses = 1;
-		PL_CHECK(take_losses(w, r, err));
-		loss += (r->loss - before) * n / (double)w->samples;
+		PL_CHECK(take_losses(w, (double)w->samples / n, r, err));
 		left -= n;
 	}
-	r->loss = loss;
 	return 0;
 }
 
@@ -294,8 +292,10 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 	pl_ns at = pl_now_ns();
 
 	/* Clipping changes the gradients. Without it a device need not wait before the update. */
-	if (w->o.grad_norm && w->optim_opts.clip > 0)
+	if (w->o.grad_norm && w->optim_opts.clip > 0) {
+		PL_CHECK(wait_for_world(w, err));
 		measure_norm(w, r);
+	}
 	if (t)
 		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], true);
 	pl_optim_step(w->optim, w->step, 0, SIZE_MAX, NAN);
@@ -304,7 +304,7 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 	if (w->view.be->device)
 		fetch_next(w);
 	PL_CHECK(wait_for_world(w, err));
-	PL_CHECK(take_losses(w, r, err));
+	PL_CHECK(take_losses(w, (double)w->microbatches, r, err));
 	if (w->o.grad_norm && !(w->optim_opts.clip > 0))
 		measure_norm(w, r);
 	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_OPTIMIZER, at, -1);

@@ -30,6 +30,9 @@ for policy in bsp 'ssp staleness=2' asp 'local local-steps=4' fixed-adacomm adac
 done
 ps batchtune 2 --set accumulate=4
 check "batchtune with microbatches: other batches are cut, too" [ $? = 0 ]
+ps batchtune 2 -q --set accumulate=4 --set 'optimizer sgd lr=0' --speeds=100,200 --log=micro.csv
+check "... and losses are the means of their samples" sh -c "awk -F , 'NR > 1 && \$4 != \"\" { n++; if (\$4 < 0.9) bad = 1 }
+	END { exit bad || n < 30 }' micro.csv"
 status 3 "a policy of servers without them" "$run" -n 2 --set 'policy ssp' tiny.job
 says 'policy ssp needs servers; write: engine ps' "... is refused with a remedy"
 status 3 "a policy without servers, with them" "$run" -n 2 --set 'engine ps' --set 'policy local-sgd' tiny.job

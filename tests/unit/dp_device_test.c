@@ -38,7 +38,9 @@ struct run {
 	const char *transport; /* NULL: one rank, no world */
 	bool device;
 	int64_t from; /* step: of the checkpoint to go on from; 0: none */
-	const char *checkpoint, *weights, *fault;
+	const char *checkpoint, *weights;
+	const char *fault, *says; /* and what the ranks say then */
+	bool hangs;		  /* after it the device does not come to an end */
 };
 
 static const char *in_tmp(char *path, size_t size, const char *name)
@@ -136,6 +138,7 @@ static int train(struct pl_world_opts *o, void *arg)
 	e_opts.model = &t.model;
 	e_opts.plan = &t.plan;
 	e_opts.data = &t.data;
+	e_opts.grad_norm = r->hangs && !o->rank; /* with it a rank waits for its device */
 	NEED(pl_alloc(&worker, 1, pl_dp_engine.size, &e) == 0);
 	NEED(pl_dp_engine.prepare(worker, &e_opts, &e) == 0);
 	if (r->from)
@@ -148,8 +151,9 @@ static int train(struct pl_world_opts *o, void *arg)
 		if (rc < 0 && r->fault) { /* as cmd/run ends */
 			printf("# rank %d: step %d: %s\n", o->rank, (int)at, e.msg);
 			pl_comm_world_abort(e_opts.world, e.msg);
-			pl_dp_engine.finish(worker, true);
-			return rc == PL_EIO && strstr(e.msg, "rank 1") ? 0 : 2;
+			if (!r->hangs)
+				pl_dp_engine.finish(worker, true);
+			return rc == PL_EIO && strstr(e.msg, r->says) ? 0 : 2;
 		}
 		NEED(rc == 0);
 		if (at == 2 && !r->from) {
@@ -212,9 +216,14 @@ int main(void)
 		  .weights = "auto.w" },
 		{ .transport = "tcp", .device = true, .checkpoint = "tcp.st", .weights = "tcp.w" },
 	};
-	static const struct run dying = { .transport = "nccl",
-					  .device = true,
-					  .fault = "1:25:error" };
+	static const struct run dying = {
+		.transport = "nccl", .device = true, .fault = "1:25:error", .says = "rank 1"
+	};
+	static const struct run hanging = { .transport = "nccl",
+					    .device = true,
+					    .fault = "0:25:deaf",
+					    .says = "rank",
+					    .hangs = true };
 	const char *build = getenv("BUILD");
 	struct pl_world_opts o = { .timeout_ns = 20000000000 };
 	char path[1024];
@@ -241,5 +250,9 @@ int main(void)
 	o.timeout_ns = 2000000000;
 	ok(run_ranks(2, &o, train, (void *)(uintptr_t)&dying, 20),
 	   "an error of NCCL on one rank ends the step on all, in time");
+	o.meet = meeting(false);
+	o.timeout_ns = o.patience_ns = 1000000000;
+	ok(run_ranks(2, &o, train, (void *)(uintptr_t)&hanging, 20),
+	   "a device that hangs ends the step on all, in time, also where norms are logged");
 	return done_testing();
 }
