@@ -133,7 +133,7 @@ int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err)
 	if (p->size < 2)
 		return pl_fail(err, PL_EUSAGE, "--bench comm: needs two ranks or more: -n 2");
 	PL_TRY(bench_operations(c, &b.ops, err));
-	PL_TRY(device_open(&k->job, p, &device, err));
+	PL_TRY(device_open(&k->job, p, 0, &device, err));
 	PL_TRY(open_world(c, p, &k->job, &device, NULL, &b.w, err));
 	PL_TRY(sizes(&b, err));
 	if (!p->rank)

@@ -8,11 +8,22 @@
 #include "program.h"
 #include "tensor/plugin.h"
 
-int device_open(const struct pl_job *j, const struct pl_launch *p, struct device *d,
-		struct pl_err *err)
+/* The number of a rank on its host. Servers are the first processes, and do not count where all are
+ * on one host. On several, a launcher says the number, but not how many servers are here. A server
+ * has the number that it is given. */
+static int number_on_host(const struct pl_launch *p, int servers)
 {
 	/* not every launcher says the place on the host */
-	struct pl_backend_opts o = { .local_rank = p->local_rank < 0 ? p->rank : p->local_rank };
+	int number = p->local_rank < 0 ? p->rank : p->local_rank;
+	bool one_host = number == p->rank && (p->local_rank < 0 || !p->several_hosts);
+
+	return one_host && number >= servers ? number - servers : number;
+}
+
+int device_open(const struct pl_job *j, const struct pl_launch *p, int servers, struct device *d,
+		struct pl_err *err)
+{
+	struct pl_backend_opts o = { .local_rank = number_on_host(p, servers) };
 	bool cuda;
 
 	if (!pl_job_device(j->device, &cuda, &o.device) || !cuda)

@@ -97,7 +97,8 @@ struct device {
 	int rank; /* of this process */
 	unsigned grace_s;
 };
-int device_open(const struct pl_job *j, const struct pl_launch *p, struct device *d,
+/* servers: how many of the processes are none of the ranks. */
+int device_open(const struct pl_job *j, const struct pl_launch *p, int servers, struct device *d,
 		struct pl_err *err) PL_MUST;
 /* The `lost` of pl_world_opts, with the device as its argument: an alarm ends the process after
  * grace_s if it has not ended by itself. */

@@ -177,7 +177,7 @@ static int prepare(struct training *t, struct pl_err *err)
 
 	PL_CHECK(find_engine(o.job, o.plan, &t->t.engine, err));
 	PL_CHECK(open_trace(t, o.job, err));
-	PL_CHECK(device_open(o.job, t->p, &t->device, err));
+	PL_CHECK(device_open(o.job, t->p, t->c->servers, &t->device, err));
 	trace_device(t);
 	if (t->t.engine->servers) {
 		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->device, &t->meeting, &t->shape,

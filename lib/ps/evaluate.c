@@ -37,9 +37,12 @@ static void evaluate(void *arg)
 {
 	struct evaluation *v = arg;
 	struct pl_ps *p = v->e->p;
+	const struct pl_net_view *net = &p->w.view;
 	int64_t hits, samples;
 
-	pl_ps_vector_write(&p->w.view, v->weights);
+	if (net->be->device) /* else this thread of the pool would use the first one */
+		net->be->free(net->ctx, NULL);
+	pl_ps_vector_write(net, v->weights);
 	pl_net_changed(p->w.net);
 	if (pl_train_worker_eval(&p->w, &v->row.loss, &hits, &samples, &v->err) == 0)
 		v->row.accuracy = samples && (p->w.o.data->y || p->w.o.data->token)

@@ -81,6 +81,8 @@ struct pl_backend {
 	/* The backend owns its threads. PL_EABSENT: no such device, or the store is missing. */
 	int (*open)(const struct pl_backend_opts *o, void **ctx, struct pl_err *err);
 	void (*close)(void *ctx);
+	/* A thread that calls either of them (free: also of NULL) uses the context's device from
+	 * then on. One that has not opened the context does so before it computes. */
 	void *(*alloc)(void *ctx, size_t bytes); /* 64-byte aligned, zeroed; NULL: no memory */
 	void (*free)(void *ctx, void *p);
 	/* Free and total bytes of the device; NULL: use the memory of the host. */

@@ -76,6 +76,16 @@ says 'there is no device cuda:4' "it says how many there are"
 status 0 "several, and a launcher that does not say the rank's place on the host" env EMU_DEVICE=count=3 \
 	PACELINE_RANK=0 PACELINE_SIZE=1 "$run" --device=cuda tiny.job
 
+# of ranks alone, whatever starts the server before them
+status 6 "GPUs of ranks, with a server" env EMU_DEVICE=count=4,major=7 "$run" -n 2 --device=cuda --set 'engine ps' tiny.job
+says 'rank 1: device cuda:1,' "they have the numbers of the ranks"
+for place in 'LOCAL_RANK=2 LOCAL_WORLD_SIZE=3' ''; do
+	# shellcheck disable=SC2086  # several words
+	status 6 "... of a launcher that says ${place:-no place}" env EMU_DEVICE=count=4,major=7 RANK=2 WORLD_SIZE=3 \
+		PACELINE_TOKEN=0123456789abcdef $place "$run" --meet "dir:$TMP" --device=cuda --set 'engine ps' tiny.job
+	says 'rank 1 (RANK=2): device cuda:1,' "they do, too"
+done
+
 # near A B SHARE: the losses of two logs
 near() {
 	losses "$1" >a
@@ -102,6 +112,10 @@ for transport in shm tcp; do
 		--log two.csv tiny.job
 	check "losses are those of the CPU" near cpu2.csv two.csv 0.0001
 done
+
+status 0 "a server that evaluates on the second device" env EMU_DEVICE=count=2 timeout 50 "$run" --device=cuda:1 --set 'engine ps' \
+	--set eval-every=5 --log server.csv tiny.job
+check "it does, while it serves" [ "$(awk -F , 'NR > 1 && $5 > 0' server.csv | wc -l)" -ge 2 ]
 
 # of one rank, at its start and in the middle: all end, and say whose it was
 for transport in shm tcp; do
