@@ -653,7 +653,9 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 	c->timeout_ns = c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
 	starter = getppid();
 	if (c->launch.launcher) {
-		rc = join_launcher(c, &c->launch, err);
+		/* a server that evaluates alone may have ended before the others look for it */
+		rc = c->eval && c->servers && c->launch.rank ? 0
+							     : join_launcher(c, &c->launch, err);
 		if (rc == 0)
 			rc = work(arg, &c->launch, err);
 		if (rc < 0 && c->launch.size > 1)
