@@ -144,6 +144,9 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_DROP_EDGE:
 			set_there(e, u.id, true);
 			break;
+		case EU_BEGIN:
+			e->node[e->step[u.id].begin[--e->step[u.id].n_begin]].begins = false;
+			break;
 		case EU_TOUCH:
 			pl_edit_untouch(e, u.id);
 			break;
@@ -213,11 +216,14 @@ static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 
 int pl_edit_may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
-	struct pl_estep *s = &e->step[e->node[node].step];
+	uint32_t step = e->node[node].step;
+	struct pl_estep *s = &e->step[step];
 
 	if (!(e->node[node].flags & PL_NF_STEP_BEGIN) || e->node[node].begins)
 		return 0;
-	PL_CHECK(pl_append(&s->begin, &s->n_begin, &s->cap_begin, &node, sizeof(node), err));
+	PL_CHECK(pl_grow(&s->begin, &s->cap_begin, s->n_begin + 1, sizeof(node), err));
+	PL_CHECK(pl_edit_log(e, EU_BEGIN, step, 0, err));
+	s->begin[s->n_begin++] = node;
 	e->node[node].begins = true;
 	return 0;
 }

@@ -32,6 +32,7 @@ enum eundo_op {
 	EU_VALUES, /* the number of values */
 	EU_ADD_EDGE,
 	EU_DROP_EDGE,
+	EU_BEGIN, /* a node that became one of its step's `begin`; id: the step */
 	EU_TOUCH, /* a node that a change queued: undo takes it out of the queue */
 	EU_SEED	  /* a node with which a settling began: undo queues it again */
 };

@@ -306,9 +306,7 @@ pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step)
 	for (size_t i = 0; i < s->n_begin; i++) {
 		const struct pl_enode *n = &e->node[s->begin[i]];
 
-		/* new nodes use the numbers of nodes that undo removed */
-		if (s->begin[i] < e->n_nodes && !n->dead && n->flags & PL_NF_STEP_BEGIN &&
-		    n->step == step)
+		if (!n->dead)
 			first = pl_min_i64(first, n->start);
 	}
 	return pl_sub_sat(e->node[s->sink].start, first);

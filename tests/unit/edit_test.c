@@ -246,6 +246,76 @@ static void test_cycle(void)
 	pl_graph_fini(&j.g);
 }
 
+/* ---- begins of steps ------------------------------------------------------------------------- */
+
+/* The first node that follows a begin of its step, and becomes one too; PL_NONE. */
+static uint32_t second_begin(struct pl_graph *g)
+{
+	struct pl_shape *s = &g->shape[0];
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			if (s->flags[s->src[e]] & PL_NF_STEP_BEGIN && s->type[i] == PL_N_OP) {
+				s->flags[i] |= PL_NF_STEP_BEGIN;
+				return i;
+			}
+	return PL_NONE;
+}
+
+/* Add a node with which the step may begin. */
+static int add_begin(struct pl_edit *e, pl_ns start, struct pl_err *err)
+{
+	struct pl_enode n = pl_edit_blank_node();
+	uint32_t id;
+
+	n.type = PL_N_OP;
+	n.role = PL_RO_COMPUTE;
+	n.res = 0;
+	n.flags = PL_NF_STEP_BEGIN | PL_NF_IN_STEP;
+	n.start = n.fixed = start;
+	return pl_edit_add_node(e, &n, PL_NONE, &id, err);
+}
+
+/* What is undone leaves nothing in the list of nodes with which a step may begin. */
+static void test_begins(void)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL;
+	struct pl_edit e = { 0 };
+	bool longer = true, same = true, listed = true;
+	uint32_t node = PL_NONE;
+	size_t n, mark;
+	pl_ns was;
+	int rc = make(&j, 5, 2, 100, 1, 0, &err);
+
+	if (rc == 0)
+		node = second_begin(&j.g);
+	if (!ok(node != PL_NONE && (s = pl_sim_new(&j.g, &err)) &&
+			pl_sim_edit(s, 0, 1, &e, &err) == 0,
+		"a job taken apart (%s)", err.msg))
+		return;
+	n = e.step[0].n_begin;
+	was = pl_edit_step(&e, 0);
+	mark = pl_edit_mark(&e);
+	for (int i = 0; i < 20 && rc == 0; i++) {
+		rc = add_begin(&e, -1000, &err);
+		if (rc == 0)
+			rc = pl_edit_settle(&e, &err);
+		longer &= pl_edit_step(&e, 0) >= was + 1000;
+		while (rc == 0 && e.node[node].in != PL_NONE)
+			rc = pl_edit_drop_edge(&e, e.node[node].in, &err);
+		listed &= e.step[0].n_begin == n + 2;
+		pl_edit_undo(&e, mark);
+		same &= e.step[0].n_begin == n && pl_edit_step(&e, 0) == was;
+	}
+	ok(rc == 0 && longer && listed, "nodes with which a step may begin (%s)", err.msg);
+	ok(same, "... are none when they are undone");
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 /* ---- delays ---------------------------------------------------------------------------------- */
 
 /* Of the first step. */
@@ -412,5 +482,6 @@ int main(void)
 	for (uint64_t seed = 1; seed <= 5; seed++)
 		test_parted(seed);
 	test_cycle();
+	test_begins();
 	return done_testing();
 }
