@@ -12,7 +12,8 @@
  * operation and 4 for each edge in each thread). The paper approximates the question for single
  * ranks, because its jobs have thousands of ranks.
  *
- * An operation of a later step that nothing precedes starts at 0 too: it delays no other.
+ * An operation of a later step that nothing precedes starts at 0 too: it delays no other. But where
+ * a rank was recorded from a later step on than others, it begins that step after they do.
  */
 #include <stdlib.h>
 
@@ -38,6 +39,10 @@ struct study {
 	size_t n_values[AXES];
 	pl_ns *zero;  /* as many as the largest shape has nodes */
 	size_t nodes; /* in all steps */
+	/* The shapes of the graph, then copies with edges and flags of their own: find_begins(). */
+	struct pl_shape *shape;
+	size_t n_shapes, cap_shapes;
+	uint32_t *shape_of; /* [step] */
 };
 
 struct question { /* which operations keep their recorded durations */
@@ -77,12 +82,15 @@ static int ask(struct question *q, struct pl_err *err)
 	pl_ns *dur = NULL, *at;
 	int rc;
 
+	h.shape = q->y->shape;
+	h.n_shapes = q->y->n_shapes;
 	h.step = NULL;
 	PL_TRY(pl_alloc(&h.step, g->n_steps, sizeof(*h.step), err));
 	PL_TRY(pl_alloc(&dur, q->y->nodes, sizeof(*dur), err));
 	at = dur;
 	for (size_t k = 0; k < g->n_steps; k++) {
 		h.step[k] = g->step[k];
+		h.step[k].shape = q->y->shape_of[k];
 		h.step[k].start = q->y->zero;
 		h.step[k].dur = at;
 		h.step[k].lag = NULL; /* launch delays, which folded messages have */
@@ -140,6 +148,102 @@ static int tag(struct study *y, enum axis a, struct pl_err *err)
 	return 0;
 }
 
+/* early[node]: nothing before the step decides when it starts. seen[resource]: an earlier step has
+ * operations on it. Returns whether the step begins with such nodes and with others. leads[node]:
+ * one of the others, or the entry that it follows. */
+static bool find_early(const struct pl_shape *s, const bool *seen, bool *early, bool *leads)
+{
+	bool some = false, others = false;
+
+	memset(leads, 0, s->n_nodes * sizeof(*leads));
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		early[i] = i >= s->n_entries || !seen[s->res[i]];
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			early[i] &= early[s->src[e]];
+		if (!(s->flags[i] & PL_NF_STEP_BEGIN))
+			continue;
+		*(early[i] ? &some : &others) = true;
+		leads[i] = !early[i];
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			leads[s->src[e]] |= !early[i] && s->src[e] < s->n_entries;
+	}
+	return some && others;
+}
+
+/* In a shape of its own, the early begins of the step follow the others. */
+static int follow_others(struct study *y, size_t step, const bool *early, const bool *leads,
+			 struct pl_err *err)
+{
+	const struct pl_shape *from = &y->g->shape[y->g->step[step].shape];
+	size_t n = 0, begins = 0;
+	struct pl_shape *s;
+
+	for (uint32_t i = 0; i < from->n_nodes; i++) {
+		n += leads[i];
+		begins += early[i] && from->flags[i] & PL_NF_STEP_BEGIN;
+	}
+	if (n * begins > PL_NONE - 1 - from->n_edges)
+		return pl_fail(err, PL_ELIMIT, "too many ranks");
+	PL_CHECK(pl_grow(&y->shape, &y->cap_shapes, y->n_shapes + 1, sizeof(*s), err));
+	s = &y->shape[y->n_shapes++];
+	*s = *from;
+	s->off = s->src = NULL;
+	s->etype = s->flags = NULL;
+	s->n_edges = 0;
+	PL_CHECK(pl_alloc(&s->off, s->n_nodes + (size_t)1, sizeof(*s->off), err));
+	PL_CHECK(pl_alloc(&s->src, from->n_edges + n * begins, sizeof(*s->src), err));
+	PL_CHECK(pl_alloc(&s->etype, from->n_edges + n * begins, 1, err));
+	PL_CHECK(pl_alloc(&s->flags, s->n_nodes, 1, err));
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		bool first = early[i] && from->flags[i] & PL_NF_STEP_BEGIN;
+
+		for (uint32_t e = from->off[i]; e < from->off[i + 1]; e++) {
+			s->src[s->n_edges] = from->src[e];
+			s->etype[s->n_edges++] = from->etype[e];
+		}
+		for (uint32_t k = 0; first && k < i; k++)
+			if (leads[k]) {
+				s->src[s->n_edges] = k;
+				s->etype[s->n_edges++] = PL_E_SEQ;
+			}
+		s->off[i + 1] = s->n_edges;
+		s->flags[i] = from->flags[i];
+		if (first && s->off[i + 1] - s->off[i] == from->off[i + 1] - from->off[i])
+			s->flags[i] &= (uint8_t)~PL_NF_STEP_BEGIN; /* the others come behind it */
+	}
+	y->shape_of[step] = (uint32_t)y->n_shapes - 1;
+	return 0;
+}
+
+static int find_begins(struct study *y, size_t most, struct pl_err *err)
+{
+	const struct pl_graph *g = y->g;
+	bool *seen = NULL, *early = NULL, *leads = NULL;
+	int rc;
+
+	PL_TRY(pl_copy_array(&y->shape, &y->n_shapes, &y->cap_shapes, g->shape, g->n_shapes,
+			     sizeof(*g->shape), err));
+	PL_TRY(pl_alloc(&y->shape_of, g->n_steps, sizeof(*y->shape_of), err));
+	PL_TRY(pl_alloc(&seen, g->n_res, sizeof(*seen), err));
+	PL_TRY(pl_alloc(&early, most, sizeof(*early), err));
+	PL_TRY(pl_alloc(&leads, most, sizeof(*leads), err));
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *s = &g->shape[g->step[k].shape];
+
+		y->shape_of[k] = g->step[k].shape;
+		if (find_early(s, seen, early, leads))
+			PL_TRY(follow_others(y, k, early, leads, err));
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+			if (s->res[i] != PL_NONE)
+				seen[s->res[i]] = true;
+	}
+out:
+	pl_free(seen);
+	pl_free(early);
+	pl_free(leads);
+	return rc;
+}
+
 static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *err)
 {
 	size_t most = 0;
@@ -152,6 +256,7 @@ static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *
 		most = n > most ? n : most;
 	}
 	PL_CHECK(pl_alloc(&y->zero, most, sizeof(*y->zero), err));
+	PL_CHECK(find_begins(y, most, err));
 	PL_CHECK(pl_sim_typical_find(g, TYPICAL_BY_KIND, &y->t, err));
 	y->n_values[AX_NOTHING] = y->n_values[AX_ALL] = 1;
 	y->n_values[AX_TYPE] = y->t.types.n;
@@ -167,6 +272,14 @@ static void study_fini(struct study *y)
 		pl_free(y->value[a]);
 	}
 	pl_free(y->zero);
+	for (size_t i = y->g->n_shapes; i < y->n_shapes; i++) {
+		pl_free(y->shape[i].off);
+		pl_free(y->shape[i].src);
+		pl_free(y->shape[i].etype);
+		pl_free(y->shape[i].flags);
+	}
+	pl_free(y->shape);
+	pl_free(y->shape_of);
 	pl_sim_typical_fini(&y->t);
 }
 

@@ -74,25 +74,26 @@ static const struct line lines[N_NODES] = {
 };
 /* clang-format on */
 
-static int make_shape(struct pl_graph *g, struct pl_shape *s, struct pl_err *err)
+static int make_shape(struct pl_graph *g, struct pl_shape *s, const struct line *line, uint32_t n,
+		      struct pl_err *err)
 {
 	int rc;
 
-	PL_TRY(pl_alloc(&s->type, N_NODES, 1, err));
-	PL_TRY(pl_alloc(&s->role, N_NODES, 1, err));
-	PL_TRY(pl_alloc(&s->kind, N_NODES, 1, err));
-	PL_TRY(pl_alloc(&s->flags, N_NODES, 1, err));
-	PL_TRY(pl_alloc(&s->res, N_NODES, sizeof(*s->res), err));
-	PL_TRY(pl_alloc(&s->name, N_NODES, sizeof(*s->name), err));
-	PL_TRY(pl_alloc(&s->group, N_NODES, sizeof(*s->group), err));
-	PL_TRY(pl_alloc(&s->off, N_NODES + 1, sizeof(*s->off), err));
-	PL_TRY(pl_alloc(&s->src, 2 * N_NODES, sizeof(*s->src), err));
-	PL_TRY(pl_alloc(&s->etype, 2 * N_NODES, 1, err));
-	s->n_nodes = N_NODES;
-	s->n_entries = N_RES;
-	for (uint32_t i = 0; i < N_NODES; i++) {
-		const struct line *l = &lines[i];
+	PL_TRY(pl_alloc(&s->type, n, 1, err));
+	PL_TRY(pl_alloc(&s->role, n, 1, err));
+	PL_TRY(pl_alloc(&s->kind, n, 1, err));
+	PL_TRY(pl_alloc(&s->flags, n, 1, err));
+	PL_TRY(pl_alloc(&s->res, n, sizeof(*s->res), err));
+	PL_TRY(pl_alloc(&s->name, n, sizeof(*s->name), err));
+	PL_TRY(pl_alloc(&s->group, n, sizeof(*s->group), err));
+	PL_TRY(pl_alloc(&s->off, n + 1, sizeof(*s->off), err));
+	PL_TRY(pl_alloc(&s->src, 2 * n, sizeof(*s->src), err));
+	PL_TRY(pl_alloc(&s->etype, 2 * n, 1, err));
+	s->n_nodes = n;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct line *l = &line[i];
 
+		s->n_entries += l->type == PL_N_ENTRY;
 		s->type[i] = l->type;
 		s->role[i] = l->role;
 		s->kind[i] = l->kind;
@@ -135,9 +136,9 @@ out:
 	return rc;
 }
 
-static int make_job(struct pl_graph *g, struct pl_err *err)
+/* Two ranks of a stream each. */
+static int make_ranks(struct pl_graph *g, struct pl_err *err)
 {
-	pl_ns now = 0;
 	int rc;
 
 	pl_graph_init(g);
@@ -157,9 +158,19 @@ static int make_job(struct pl_graph *g, struct pl_err *err)
 	}
 	PL_TRY(pl_intern_add(&g->str, "stream", 6, &g->res[0].name, err));
 	g->res[1].name = g->res[0].name;
+out:
+	return rc < 0 ? rc : 0;
+}
+
+static int make_job(struct pl_graph *g, struct pl_err *err)
+{
+	pl_ns now = 0;
+	int rc;
+
+	PL_TRY(make_ranks(g, err));
 	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
 	g->n_shapes = g->cap_shapes = 1;
-	PL_TRY(make_shape(g, &g->shape[0], err));
+	PL_TRY(make_shape(g, &g->shape[0], lines, N_NODES, err));
 	PL_TRY(pl_alloc(&g->step, 2, sizeof(*g->step), err));
 	g->n_steps = g->cap_steps = 2;
 	for (int k = 0; k < 2; k++)
@@ -268,6 +279,63 @@ static void variations(struct pl_graph *g)
 	   "steps that take no time are refused");
 }
 
+/* ---- a rank that was recorded later ---------------------------------------------------------- */
+
+#define BEGIN(a)                                                                                   \
+	{                                                                                          \
+		PL_N_RENDEZVOUS, PL_RO_MARK, PL_K_STEP, PL_NF_STEP_BEGIN, PL_NONE, "begin",        \
+			{ a, -1 }, PL_E_SEQ,                                                       \
+		{                                                                                  \
+			0, 0                                                                       \
+		}                                                                                  \
+	}
+#define COMPUTE(r, a)                                                                              \
+	OP(PL_RO_COMPUTE, PL_K_KERNEL, r, "forward-compute", a, -1, PL_E_SEQ, 100, 100)
+
+/* Steps of 100 ns: rank 5 alone, then rank 7 begins too, then both go on. */
+static int make_late(struct pl_graph *g, struct pl_err *err)
+{
+	static const struct line alone[] = { BEGIN(-1), COMPUTE(0, 0) };
+	static const struct line joins[] = { ENTRY(0), BEGIN(0), COMPUTE(0, 1), BEGIN(-1),
+					     COMPUTE(1, 3) };
+	static const struct line both[] = { ENTRY(0), ENTRY(1),	     BEGIN(0),
+					    BEGIN(1), COMPUTE(0, 2), COMPUTE(1, 3) };
+	static const struct line *const step[] = { alone, joins, both };
+	static const uint32_t n[] = { PL_LEN(alone), PL_LEN(joins), PL_LEN(both) };
+	int rc;
+
+	PL_TRY(make_ranks(g, err));
+	PL_TRY(pl_alloc(&g->shape, 3, sizeof(*g->shape), err));
+	PL_TRY(pl_alloc(&g->step, 3, sizeof(*g->step), err));
+	g->n_shapes = g->cap_shapes = g->n_steps = g->cap_steps = 3;
+	for (uint32_t k = 0; k < 3; k++) {
+		g->step[k] = (struct pl_gstep){ .number = k, .shape = k };
+		PL_TRY(make_shape(g, &g->shape[k], step[k], n[k], err));
+		PL_TRY(pl_alloc(&g->step[k].start, n[k], sizeof(pl_ns), err));
+		PL_TRY(pl_alloc(&g->step[k].dur, n[k], sizeof(pl_ns), err));
+		for (uint32_t i = 0; i < n[k]; i++) {
+			g->step[k].start[i] = 100 * k;
+			g->step[k].dur[i] = step[k][i].dur[0];
+		}
+	}
+out:
+	return rc;
+}
+
+static void test_late(void)
+{
+	struct pl_stragglers x = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_graph g;
+
+	ok(make_late(&g, &err) == 0 && pl_sim_stragglers_find(&g, NULL, &x, &err) == 0,
+	   "a rank that was recorded later (%s)", err.msg);
+	ok(x.actual_ns == 100 && x.ideal_ns == 100,
+	   "... makes the step in which it begins no longer: %g", x.actual_ns);
+	pl_sim_stragglers_fini(&x);
+	pl_graph_fini(&g);
+}
+
 int main(void)
 {
 	struct pl_graph g;
@@ -281,6 +349,7 @@ int main(void)
 	by_hand(&g, NULL, "one thread");
 	by_hand(&g, pool, "four threads");
 	variations(&g);
+	test_late();
 	pl_pool_free(pool);
 	pl_graph_fini(&g);
 	return done_testing();
