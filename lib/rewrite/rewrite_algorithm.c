@@ -5,26 +5,28 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 {
 	struct rw_state *s = rw_now(r);
 	int algo = pl_plan_algorithm_find(rw->word), rc;
+	bool *wanted; /* [set] */
 
 	s->asks_algorithm = true;
 	if (algo < 0)
 		return pl_fail(err, PL_EDATA, "there is no algorithm \"%s\"", rw->word);
+	PL_CHECK(pl_alloc(&wanted, r->n_tensors, sizeof(*wanted), err));
+	for (uint32_t i = 0; i < rw->n_args; i++) {
+		uint32_t t;
+
+		PL_TRY(pl_rewrite_find_arg(r, rw, i, &t, err));
+		wanted[s->b.set[t]] = true;
+	}
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		bool wanted = !rw->n_args;
-
-		for (uint32_t i = 0; i < rw->n_args; i++) {
-			uint32_t x;
-
-			if ((rc = pl_rewrite_find_arg(r, rw, i, &x, err)) < 0)
-				return rc;
-			wanted |= s->b.set[x] == s->b.set[t];
-		}
-		if (!wanted)
+		if (rw->n_args && !wanted[s->b.set[t]])
 			continue;
 		s->choice[t].algo = (uint8_t)algo;
 		s->choice[t].servers = rw->k > 0 ? (uint32_t)rw->k : 1;
 	}
-	return 0;
+	rc = 0;
+out:
+	pl_free(wanted);
+	return rc;
 }
 
 /* As for other ranks: where a ring is assumed, the whole effect is in doubt. Where it is not known

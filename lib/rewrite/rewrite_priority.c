@@ -107,6 +107,18 @@ void pl_rewrite_join_pieces(struct pl_rewriter *r)
 	st->n_pieces = 0;
 }
 
+/* The whole duration of a transfer that has pieces. The last of them is not far back: it lies
+ * before the pieces that interrupted the transfer. */
+static pl_ns whole_of(const struct pl_rewriter *r, uint32_t transfer)
+{
+	const struct rw_state *st = rw_now(r);
+
+	for (size_t i = st->n_pieces; i-- > 0;)
+		if (st->piece[i].transfer == transfer)
+			return st->piece[i].dur;
+	return r->e->node[transfer].dur;
+}
+
 /* One part of an interrupted transfer behind `from`. Returns its node. */
 static uint32_t add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t slot,
 			  uint32_t from, const struct pl_sim_events_piece *x)
@@ -123,10 +135,7 @@ static uint32_t add_piece(struct pl_rewriter *r, const struct rw_built *b, uint3
 				&r->failure);
 	if (r->rc < 0)
 		return end;
-	p.dur = e->node[p.transfer].dur;
-	for (size_t i = 0; i < st->n_pieces; i++) /* the whole duration */
-		if (st->piece[i].transfer == p.transfer)
-			p.dur = st->piece[i].dur;
+	p.dur = x->from ? whole_of(r, p.transfer) : e->node[p.transfer].dur;
 	dur = x->end - x->start;
 	if (!r->slowdown || b->at[slot].kept) /* as long on this rank as all of it is */
 		dur = pl_sim_events_part(p.dur, parts, x->to) -
