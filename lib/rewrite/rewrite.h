@@ -125,6 +125,11 @@ struct pl_bucketing {
 };
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 			 struct pl_err *err) PL_MUST;
+/* Give computation the durations that it would have without the communication beside it, that of
+ * gradients or, where `sharded` is true, that of sharded parameters. pl_edit_undo() reverts it. */
+int pl_rewrite_let_alone(struct pl_rewriter *r, bool sharded, struct pl_err *err) PL_MUST;
+/* Does some rank synchronise gradients in the step? */
+bool pl_rewrite_synchronises(const struct pl_rewriter *r, uint32_t step);
 /* Until the next call, pl_rewrite_bucketing() builds the buckets of this step only, and its changes
  * must be undone. False: of all steps, because the step is PL_NONE, no buckets were built before,
  * or communication slows computation down. */
@@ -179,6 +184,8 @@ uint32_t pl_rewrite_producer(const struct pl_rewriter *r, uint32_t tensor);
 /* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from
  * the step's begin. Of the settled edit; its operations may have been changed. */
 pl_ns pl_rewrite_ready(const struct pl_rewriter *r, uint32_t tensor);
+/* The same if no communication slowed computation down. */
+pl_ns pl_rewrite_ready_alone(const struct pl_rewriter *r, uint32_t tensor);
 /* Apply all rewrites of a plan and settle. Accumulation comes after the other rewrites that change
  * operations. Messages name the line. */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err) PL_MUST;

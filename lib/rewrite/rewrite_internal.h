@@ -395,6 +395,8 @@ int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g,
 			  struct pl_rewrite_basis *basis, struct pl_err *err) PL_MUST;
 /* The same in the edit, if rewrites of this state put communication beside other computation. */
 int pl_rewrite_overlapped_edit(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* In the edit: computation as if no communication ran beside it. */
+int pl_rewrite_overlapped_alone(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 
 /* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */

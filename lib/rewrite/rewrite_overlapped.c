@@ -293,24 +293,35 @@ static int slow_down(struct pl_rewriter *r, struct contention *b, const double *
 	return 0;
 }
 
-static int slow_overlapped(struct pl_rewriter *r, struct contention *b, struct pl_err *err)
+/* The duration of each recorded node of computation alone; 0: it is none, or dead. And the share
+ * that it loses at present. */
+static int find_alone_in_edit(const struct pl_rewriter *r, struct contention *b, double *alone,
+			      double *lost, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	const struct rw_array *before = rw_now(r)->lost;
+
+	if (before)
+		memcpy(lost, before->v, r->n_recorded * sizeof(*lost));
+	else
+		PL_CHECK(find_lost(r, b, lost, err));
+	for (uint32_t i = 0; i < r->n_recorded; i++)
+		if (!e->node[i].dead &&
+		    computes(b, e->node[i].role, e->node[i].kind, e->node[i].res))
+			alone[i] = (double)e->node[i].dur * (1 - lost[i]);
+	return 0;
+}
+
+static int slow_overlapped(struct pl_rewriter *r, struct contention *b, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
 	struct rw_array *lost = NULL;
 	double *alone = NULL;
 	int rc;
 
 	PL_TRY(pl_rewrite_array_new(r->n_recorded, &lost, err));
 	PL_TRY(pl_alloc(&alone, r->n_recorded, sizeof(*alone), err));
-	if (before)
-		memcpy(lost->v, before->v, r->n_recorded * sizeof(*lost->v));
-	else
-		PL_TRY(find_lost(r, b, lost->v, err));
-	for (uint32_t i = 0; i < r->n_recorded; i++)
-		if (!e->node[i].dead &&
-		    computes(b, e->node[i].role, e->node[i].kind, e->node[i].res))
-			alone[i] = (double)e->node[i].dur * (1 - lost->v[i]);
+	PL_TRY(find_alone_in_edit(r, b, alone, lost->v, err));
 	PL_TRY(slow_down(r, b, alone, err));
 	for (uint32_t i = 0; i < r->n_recorded; i++)
 		if (alone[i] > 0 && !e->node[i].dead)
@@ -338,6 +349,29 @@ int pl_rewrite_overlapped_edit(struct pl_rewriter *r, struct pl_err *err)
 		return 0;
 	b.threads = pl_cost_by_threads(b.g);
 	rc = slow_overlapped(r, &b, err);
+	pl_spans_fini(&b.comm);
+	return rc;
+}
+
+int pl_rewrite_overlapped_alone(struct pl_rewriter *r, struct pl_err *err)
+{
+	struct contention b = { .g = r->e->g, .threads = pl_cost_by_threads(r->e->g) };
+	double *alone = NULL, *lost = NULL;
+	int rc = 0;
+
+	PL_CHECK(pl_rewrite_contention(b.g, &r->contention, err));
+	b.factor = r->contention;
+	if (b.factor <= 1)
+		return 0;
+	PL_TRY(pl_alloc(&alone, r->n_recorded, sizeof(*alone), err));
+	PL_TRY(pl_alloc(&lost, r->n_recorded, sizeof(*lost), err));
+	PL_TRY(find_alone_in_edit(r, &b, alone, lost, err));
+	for (uint32_t i = 0; i < r->n_recorded; i++)
+		if (alone[i] > 0)
+			rw_set_dur(r, i, (pl_ns)llround(alone[i]));
+out:
+	pl_free(lost);
+	pl_free(alone);
 	pl_spans_fini(&b.comm);
 	return rc;
 }

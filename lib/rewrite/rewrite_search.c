@@ -70,6 +70,16 @@ bool pl_rewrite_only_step(struct pl_rewriter *r, uint32_t step)
 	return one;
 }
 
+bool pl_rewrite_synchronises(const struct pl_rewriter *r, uint32_t step)
+{
+	uint32_t end = r->step_pass[step + 1] * r->n_ranks;
+
+	for (uint32_t s = r->step_pass[step] * r->n_ranks; s < end; s++)
+		if (r->slot[s].n_comms)
+			return true;
+	return false;
+}
+
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
 {
 	size_t mark = pl_rewrite_mark(r);

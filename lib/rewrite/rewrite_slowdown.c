@@ -215,6 +215,30 @@ void pl_rewrite_slowdown_release(struct pl_rewriter *r)
 	}
 }
 
+/* The built buckets have released it already, and have delays for what is lost again. */
+static void drop_losses(struct pl_rewriter *r)
+{
+	const struct rw_state *st = rw_now(r);
+
+	for (uint32_t i = 0; i < st->n_built; i++)
+		for (uint32_t s = 0; s < r->n_slots; s++)
+			if (st->built[i]->at[s].lost != PL_NONE)
+				rw_set_dur(r, st->built[i]->at[s].lost, 0);
+}
+
+int pl_rewrite_let_alone(struct pl_rewriter *r, bool sharded, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (sharded)
+		rc = pl_rewrite_overlapped_alone(r, err);
+	else if (rw_now(r)->over)
+		drop_losses(r);
+	else
+		pl_rewrite_slowdown_release(r);
+	return rw_result(r, rc, err);
+}
+
 /* The durations of nodes that the built buckets have put before t: lost time and issuing calls. */
 static double put_before(const struct pl_rewriter *r, uint32_t slot, pl_ns t)
 {
@@ -320,4 +344,17 @@ double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set
 	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++)
 		last = fmax(last, ns[r->set_member[k]]);
 	return last;
+}
+
+static pl_ns when_alone(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
+{
+	double ns = rw_now(r)->ready_alone->v[(size_t)slot * r->n_tensors + tensor];
+
+	return isfinite(ns) ? (pl_ns)llround(ns) : INT64_MIN;
+}
+
+pl_ns pl_rewrite_ready_alone(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return rw_now(r)->ready_alone ? pl_rewrite_mean_ready(r, tensor, when_alone)
+				      : pl_rewrite_ready(r, tensor);
 }

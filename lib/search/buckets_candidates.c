@@ -63,7 +63,7 @@ bool pl_search_cand_same(const struct choices *s, const struct candidate *one,
 	       !memcmp(a->algo, b->algo, a->b.n_sets);
 }
 
-/* The differences from plain buckets; with equal numbers, more buckets are simpler. */
+/* The differences from plain buckets; with equal numbers, fewer buckets are simpler. */
 static uint64_t complexity(const struct candidate *candidate)
 {
 	const struct bucket_choice *c = (const struct bucket_choice *)candidate;

@@ -4,7 +4,9 @@
  * Sets are visited in order of issue. Sets whose communication lies on the critical path come
  * first, because no other change can help at once (dPRO's rule). The changes of one set are a
  * batch. If the best of them helps, it is taken and the set is visited again. A sweep over all sets
- * that takes no change ends in a local optimum. Annealing (Kirkpatrick, Gelatt, Vecchi, Science
+ * that takes no change ends in a local optimum. Where steps are apart, the changes of a set are
+ * simulated in one step, each time in another, so the first such sweep of a search is repeated in
+ * all steps. Annealing (Kirkpatrick, Gelatt, Vecchi, Science
  * 220, 1983) starts at the best candidate and makes random changes, eight at a time; a local search
  * follows it. The random numbers depend only on the seed, and a batch depends only on earlier
  * results.
@@ -268,6 +270,20 @@ static struct candidate *best_of(const struct choices *s)
 	return best;
 }
 
+/* The next step in turn that counts and in which ranks synchronise gradients; PL_NONE: none is. */
+static uint32_t next_step(struct choices *s)
+{
+	const struct worker *l = &s->search->worker[0];
+
+	for (uint32_t i = 0; i < l->e.n_steps; i++) {
+		uint32_t step = s->n_probes++ % l->e.n_steps;
+
+		if (l->e.step[step].reported && pl_rewrite_synchronises(l->r, step))
+			return step;
+	}
+	return PL_NONE;
+}
+
 /* Simulate one step of the candidates, in turn each step. Of those that are better there, simulate
  * all steps, the best first, until one is better: *c. */
 static int probe(struct choices *s, struct candidate **c, struct pl_err *err)
@@ -276,7 +292,7 @@ static int probe(struct choices *s, struct candidate **c, struct pl_err *err)
 	int rc;
 
 	PL_CHECK(pl_search_choice_failed(s, err));
-	all->probe = s->n_probes++ % (uint32_t)all->g->n_steps;
+	all->probe = next_step(s);
 	rc = pl_search_simulate(all, true, s->batch, s->n_batch, pl_search_choice_apply, err);
 	all->probe = PL_NONE;
 	while (rc == 0 && (*c = best_of(s)) && pl_search_cand_better(*c, all->now)) {
@@ -308,8 +324,8 @@ static int take_best(struct choices *s, bool some, bool *better, struct pl_err *
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
-/* Change the set of this tensor as long as that helps. */
-static int visit(struct choices *s, uint32_t tensor, bool *better, struct pl_err *err)
+/* Change the set of this tensor as long as that helps. some: in some steps first. */
+static int visit(struct choices *s, uint32_t tensor, bool some, bool *better, struct pl_err *err)
 {
 	bool moved = true;
 	int rc = 0;
@@ -317,7 +333,7 @@ static int visit(struct choices *s, uint32_t tensor, bool *better, struct pl_err
 	while (rc == 0 && moved && !pl_search_over(s->search)) {
 		pl_search_choice_clear(s);
 		neighbours(s, s->now->b.set[tensor]);
-		rc = take_best(s, true, &moved, err);
+		rc = take_best(s, some, &moved, err);
 		*better |= rc == 0 && moved;
 	}
 	return rc;
@@ -385,19 +401,35 @@ int pl_search_steepest(struct choices *s, struct pl_err *err)
 	return rc;
 }
 
+/* Was a candidate simulated in one step only since the last call? */
+static bool was_probed(struct search *all)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < all->n_workers; i++) {
+		any |= all->worker[i].probed;
+		all->worker[i].probed = false;
+	}
+	return any;
+}
+
 int pl_search_choice_improve(struct choices *s, struct pl_err *err)
 {
+	struct search *all = s->search;
 	uint32_t *order, n;
-	bool better = true;
+	bool better = true, some = true;
 	int rc = pl_alloc(&order, s->n ? s->n : 1, sizeof(*order), err);
 
-	while (rc == 0 && better && !pl_search_over(s->search)) {
+	while (rc == 0 && better && !pl_search_over(all)) {
 		better = false;
+		was_probed(all);
 		PL_TRY(all_at_once(s, &better, err));
 		PL_TRY(visit_order(s, order, &n, err));
-		for (uint32_t i = 0; i < n && !pl_search_over(s->search); i++)
-			PL_TRY(visit(s, order[i], &better, err));
-		s->search->swept |= !better && !pl_search_over(s->search);
+		for (uint32_t i = 0; i < n && !pl_search_over(all); i++)
+			PL_TRY(visit(s, order[i], some, &better, err));
+		some = better || all->swept || !was_probed(all);
+		better |= !some;
+		all->swept |= !better && !pl_search_over(all);
 	}
 out:
 	pl_free(order);

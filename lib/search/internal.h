@@ -23,6 +23,7 @@ struct worker {
 	size_t root; /* mark after the extras */
 	uint32_t depth, number;
 	uint64_t at; /* version of the present choice */
+	bool probed; /* some candidate was simulated in one step only */
 	int rc;
 	struct pl_err err;
 };
@@ -59,6 +60,7 @@ struct search {
 	struct pl_rewrite
 		*extra; /* applied before the choice; strings live as long as the search */
 	size_t n_extra, cap_extra;
+	size_t n_extra_lines; /* of the plan: they come first, and some may have been dropped */
 	double baseline, bound;
 	double bias; /* modelled time of the recorded choice, less its recorded time; or NAN */
 	/* Of what a plan saves, from step to step: standard deviation, ns; of so many steps. */
@@ -68,6 +70,7 @@ struct search {
 	double work_ns; /* standard error of the changed operations, by their cost model */
 	int64_t evaluations;
 	int64_t limit_bytes; /* candidates that need more are refused; 0: no limit */
+	bool recorded_fits;  /* without a line; true without a limit */
 	pl_ns begun;
 	size_t reserve; /* simulations that are kept for later strategies */
 	size_t needed;	/* candidates of the next batch that are simulated whatever the limit */
@@ -163,6 +166,11 @@ int pl_search_find_bias(struct search *s, struct pl_err *err) PL_MUST;
 int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* The highest peak of the worker, settled. */
 int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err) PL_MUST;
+/* The same with the lines of a plan, on worker 0, which is as recorded afterwards. */
+int pl_search_plan_peak(struct search *s, const struct pl_plan *p, struct peak *out,
+			struct pl_err *err) PL_MUST;
+/* Fails with PL_ENO: the smallest plan has this peak. */
+int pl_search_no_fit(struct search *s, const struct peak *p, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
 /* Apply the lines to a rewriter (of `e`) without changes. *mean: INFINITY after a failure. */
@@ -177,6 +185,9 @@ int pl_search_use_period(struct search *s, struct pl_err *err) PL_MUST;
 /* Where no line changes communication, the prediction has it as recorded, not as the model has it,
  * and so has replay(1). */
 int pl_search_use_recorded(struct search *s, struct pl_err *err) PL_MUST;
+/* Drop the lines of the plan if what they save may be an error. none: the mean step without them,
+ * predicted as s->best->mean is. */
+void pl_search_judge_again(struct search *s, double none);
 /* Half of the 90 % interval of a saving by what differs from step to step. Of one step it is
  * assumed, as replay(1) does. */
 double pl_search_scatter(double deviation, size_t steps, double saving);

@@ -249,15 +249,15 @@ static int drop_small_choice(struct search *s, struct pl_plan *p, struct pl_err 
 	bool other = false;
 	double mean, saving;
 
-	for (size_t i = 0; i < s->n_extra; i++)
-		other |= s->extra[i].op == PL_RW_LOADER_WORKERS;
-	if (!other || p->n_rw <= s->n_extra)
+	for (size_t i = 0; i < s->n_extra_lines; i++)
+		other |= p->rw[i].op == PL_RW_LOADER_WORKERS;
+	if (!other || p->n_rw <= s->n_extra_lines || !s->recorded_fits)
 		return 0;
-	PL_CHECK(with_lines(s, p, p->rw, s->n_extra, &mean, err));
+	PL_CHECK(with_lines(s, p, p->rw, s->n_extra_lines, &mean, err));
 	saving = mean - s->best->mean;
 	if (saving > pl_search_error(s, saving))
 		return 0;
-	p->n_rw = s->n_extra;
+	p->n_rw = s->n_extra_lines;
 	s->best->mean = mean;
 	return 0;
 }
@@ -265,7 +265,8 @@ static int drop_small_choice(struct search *s, struct pl_plan *p, struct pl_err 
 /* Lines that memory needs stay, and so does a default that was asked for. */
 static bool may_drop(const struct search *s, const struct pl_plan *p)
 {
-	if (s->o->any || (s->o->preset != PL_PRESET_SEARCH && s->o->preset != PL_PRESET_BEST))
+	if (s->o->any || !s->recorded_fits ||
+	    (s->o->preset != PL_PRESET_SEARCH && s->o->preset != PL_PRESET_BEST))
 		return false;
 	for (size_t i = 0; i < p->n_rw; i++)
 		if (p->rw[i].op == PL_RW_ACCUMULATE || p->rw[i].op == PL_RW_RECOMPUTE)
@@ -297,6 +298,12 @@ static void drop_if_small(struct search *s, struct pl_plan *p, double none)
 	p->n_rw = 0;
 	s->best->mean = none / s->samples;
 	s->samples = 1;
+}
+
+void pl_search_judge_again(struct search *s, double none)
+{
+	if (may_drop(s, s->p))
+		drop_if_small(s, s->p, none * s->samples);
 }
 
 /* The mean period with the lines, all steps in sequence. */
@@ -341,8 +348,7 @@ int pl_search_use_period(struct search *s, struct pl_err *err)
 		PL_TRY(find_period(s, sim, s->p, &with, err));
 		if (isfinite(none) && isfinite(with)) {
 			s->best->mean = model * with / none;
-			if (may_drop(s, s->p))
-				drop_if_small(s, s->p, model * s->samples);
+			pl_search_judge_again(s, model);
 		}
 	}
 out:
@@ -373,6 +379,7 @@ int pl_search_use_recorded(struct search *s, struct pl_err *err)
 	s->best->mean = pl_edit_mean_step(&e);
 	s->baseline = recorded;
 	s->bias = 0;
+	pl_search_judge_again(s, recorded);
 out:
 	pl_rewrite_free(r);
 	pl_edit_fini(&e);
@@ -383,15 +390,18 @@ out:
 /* Judge the lines; judge again after some were dropped. */
 static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
-	size_t n = 0, all = p->n_rw;
+	size_t n = 0, all = p->n_rw, extras = s->n_extra_lines;
 	double none;
 
 	PL_CHECK(judge(s, p, err));
 	PL_CHECK(find_scatter(s, p, err));
 	for (size_t i = 0; i < all; i++) {
-		if (!is_small(s, &p->rw[i]))
+		if (!is_small(s, &p->rw[i])) {
 			p->rw[n++] = p->rw[i];
-		else if (p->rw[i].op == PL_RW_BATCH)
+			continue;
+		}
+		s->n_extra_lines -= i < extras;
+		if (p->rw[i].op == PL_RW_BATCH)
 			s->samples = 1;
 	}
 	p->n_rw = n;
@@ -414,6 +424,7 @@ int pl_search_write_lines(struct search *s, struct pl_err *err)
 
 	for (size_t i = 0; i < s->n_extra; i++)
 		PL_CHECK(pl_plan_add(p, &s->extra[i], err));
+	s->n_extra_lines = s->n_extra;
 	pl_search_choice_move(s->choices, s->best);
 	PL_CHECK(pl_search_choice_lines(s->choices, err));
 	PL_CHECK(judge_and_drop(s, p, err));

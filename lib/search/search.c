@@ -18,11 +18,13 @@ static strategy *const strategies[] = { pl_search_setting,	pl_search_precision,
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-/* The step if transfers take no time; the arrivals still wait for one another. */
-static int free_step(struct pl_edit *e, double *mean, struct pl_err *err)
+/* The step if transfers take no time and slow nothing down; the arrivals still wait for one
+ * another. */
+static int free_step(const struct search *s, struct pl_edit *e, struct pl_rewriter *r, double *mean,
+		     struct pl_err *err)
 {
 	size_t mark = pl_edit_mark(e);
-	int rc = 0;
+	int rc = pl_rewrite_let_alone(r, s->sharded, err);
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++)
 		if (!e->node[i].dead && e->node[i].role == PL_RO_TRANSFER)
@@ -43,7 +45,7 @@ static int lower_bound(struct search *s, struct pl_err *err)
 
 	pl_rewrite_undo(l->r, l->root);
 	l->at = l->depth = 0;
-	rc = free_step(&l->e, &mean, err);
+	rc = free_step(s, &l->e, l->r, &mean, err);
 	s->bound = fmin(s->bound, mean);
 	return rc;
 }
@@ -140,8 +142,9 @@ static void scale_times(struct search *s)
 	}
 }
 
-/* Carry the plan out on the whole graph. Its step becomes the prediction. *again: it is not that of
- * the reduced graph within the tolerance, or the plan helps only if steps are apart. */
+/* Carry the plan out on the whole graph. Its step becomes the prediction, and the plan is judged
+ * again. *again: the step is not that of the reduced graph within the tolerance, or the plan helps
+ * only there, or only if steps are apart. */
 static int check_whole(struct search *s, bool *again, struct pl_err *err)
 {
 	const struct pl_graph *g = s->whole;
@@ -155,24 +158,25 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 		return err->code;
 	PL_TRY(pl_sim_edit(sim, 0, g->n_steps, &e, err));
 	recorded = pl_edit_mean_step(&e);
-	PL_TRY(free_step(&e, &bound, err));
 	r = pl_rewrite_new(&e, s->cost, err);
 	if (!r) {
 		rc = err->code;
 		goto out;
 	}
+	PL_TRY(free_step(s, &e, r, &bound, err));
 	PL_TRY(pl_search_carry_out_plan(s, &e, r, &(struct pl_plan){ .n_rw = 0 }, &none, err));
 	pl_rewrite_undo(r, 1);
 	PL_TRY(pl_search_carry_out_plan(s, &e, r, s->p, &model, err));
+	*again = s->p->n_rw && s->best->mean < s->samples * s->recorded->mean &&
+		 !(model < s->samples * none);
 	if (s->tolerance > 0)
-		*again = !(fabs(model - s->best->mean) <= s->tolerance);
-	else
-		*again = s->p->n_rw && s->best->mean < s->samples * s->recorded->mean &&
-			 !(model < s->samples * none);
-	if (s->parted && !isnan(s->bias))
+		*again |= !(fabs(model - s->best->mean) <= s->tolerance);
+	if (!isnan(s->bias))
 		s->bias = none - recorded;
 	s->best->mean = model;
 	s->baseline = recorded;
+	if (!*again && !pl_sim_steps_overlap(sim)) /* see pl_search_use_period() */
+		pl_search_judge_again(s, none);
 	/* with the extras, the bound of the whole graph may be lower by the tolerance */
 	s->bound = s->n_extra ? s->bound - s->tolerance : bound;
 out:
@@ -182,14 +186,16 @@ out:
 	return rc;
 }
 
+/* The peak with the lines of the plan. PL_ENO: it does not fit. */
 static int find_peak(struct search *s, struct pl_err *err)
 {
 	struct peak peak;
-	int rc = pl_search_worker_show(s, s->best, err);
 
-	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
-		s->p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
-	return rc;
+	PL_CHECK(pl_search_plan_peak(s, s->p, &peak, err));
+	s->p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
+	return s->o->memory_bytes && peak.bytes > s->o->memory_bytes
+		       ? pl_search_no_fit(s, &peak, err)
+		       : 0;
 }
 
 /* *again: the reduced graph does not represent the whole one. */
@@ -207,21 +213,22 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 			return rc;
 		fits = rc != PL_ENO;
 	}
-	if (fits)
-		PL_CHECK(find_peak(s, err));
 	if (s->n_extra && fits)
 		PL_CHECK(lower_bound(s, err));
 	if (s->has_choices || s->n_extra)
 		PL_CHECK(pl_search_write_lines(s, fits ? err : &ignore));
 	if ((s->tolerance > 0 || (s->parted && s->p->n_rw)) && fits)
 		PL_CHECK(check_whole(s, again, err));
-	if (!*again) {
-		PL_CHECK(pl_search_use_period(s, fits ? err : &ignore));
-		PL_CHECK(pl_search_use_recorded(s, fits ? err : &ignore));
-		predict(s);
-		scale_times(s);
-	}
-	return fits ? 0 : PL_ENO;
+	if (*again)
+		return 0;
+	PL_CHECK(pl_search_use_period(s, fits ? err : &ignore));
+	PL_CHECK(pl_search_use_recorded(s, fits ? err : &ignore));
+	rc = fits ? find_peak(s, err) : PL_ENO;
+	if (rc < 0 && rc != PL_ENO)
+		return rc;
+	predict(s);
+	scale_times(s);
+	return rc;
 }
 
 /* ---- sharded parameters ---------------------------------------------------------------------- */
@@ -293,6 +300,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 			    .sharded = gathers > 0,
 			    .parted = reduce,
 			    .evaluations = spent,
+			    .recorded_fits = true,
 			    .probe = PL_NONE };
 	bool alone; /* nothing but other changes can be planned */
 	int rc;

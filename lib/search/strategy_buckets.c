@@ -135,7 +135,7 @@ double pl_search_choices_bound(const struct choices *s)
 
 	for (uint32_t t = 0; t < s->n; t++) {
 		struct pl_cost_comm c = pl_rewrite_comm(r, t);
-		pl_ns first = s->ready[t], best;
+		pl_ns first = INT64_MAX, best;
 		uint32_t k = 0;
 
 		while (s->tensor[k].fuses != s->tensor[t].fuses)
@@ -149,7 +149,8 @@ double pl_search_choices_bound(const struct choices *s)
 			if (s->tensor[k].fuses != s->tensor[t].fuses)
 				continue;
 			c.bytes = pl_add_sat(c.bytes, s->tensor[k].bytes);
-			first = pl_min_i64(first, s->ready[k]);
+			first = pl_min_i64(first,
+					   pl_min_i64(s->ready[k], pl_rewrite_ready_alone(r, k)));
 		}
 		best = pl_cost_transfer(s->cost, &c);
 		c.servers = s->servers;

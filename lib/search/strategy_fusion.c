@@ -436,7 +436,6 @@ int pl_search_fusion(struct search *s, struct pl_err *err)
 		return 0;
 	PL_TRY(pl_search_workers_root(s, 0, err));
 	PL_TRY(ops_init(&o, err));
-	s->limit_bytes = s->o->memory_bytes;
 	pl_search_choice_copy(s->choices, o.at, s->best);
 	if (o.n_bits)
 		PL_TRY(from_both(&o, err));

@@ -56,6 +56,22 @@ int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err
 	return rc;
 }
 
+int pl_search_plan_peak(struct search *s, const struct pl_plan *p, struct peak *out,
+			struct pl_err *err)
+{
+	struct worker *l = &s->worker[0];
+	double mean;
+	int rc;
+
+	pl_rewrite_undo(l->r, 1);
+	l->at = l->depth = 0;
+	rc = pl_search_carry_out_plan(s, &l->e, l->r, p, &mean, err);
+	if (rc == 0)
+		rc = pl_search_worker_peak(l, out, err);
+	pl_rewrite_undo(l->r, 1);
+	return rc;
+}
+
 static int show(struct fit *f, struct pl_err *err)
 {
 	struct worker *l = &f->s->worker[0];
@@ -259,27 +275,27 @@ int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl
 	return rc;
 }
 
-static int no_fit(const struct fit *f, struct pl_err *err)
+int pl_search_no_fit(struct search *s, const struct peak *p, struct pl_err *err)
 {
-	const struct peak *p = &f->least;
+	double over = (double)(p->bytes - s->o->memory_bytes);
 	char need[32], more[32], where[160] = "";
 
 	if (p->name != PL_NONE)
 		snprintf(where, sizeof(where), " (at \"%.120s\")",
-			 pl_edit_name(&f->s->worker[0].e, p->name));
-	if (pl_search_over(f->s))
+			 pl_edit_name(&s->worker[0].e, p->name));
+	if (pl_search_over(s))
 		return pl_fail(err, PL_ENO,
 			       "the search ended before a plan fitted the memory: rank "
 			       "%d needs %s%s, %s more than it may have; allow more simulations or "
 			       "minutes",
 			       p->rank, pl_fmt_bytes(need, sizeof(need), (double)p->bytes), where,
-			       pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - f->limit)));
+			       pl_fmt_bytes(more, sizeof(more), over));
 	return pl_fail(
 		err, PL_ENO,
 		"no plan fits the memory: rank %d needs %s%s, %s more than it may have; fewer "
 		"samples a step, or more ranks that share the model",
 		p->rank, pl_fmt_bytes(need, sizeof(need), (double)p->bytes), where,
-		pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - f->limit)));
+		pl_fmt_bytes(more, sizeof(more), over));
 }
 
 /* Find savings for these buckets; keep the result if it fits and is the shortest so far. */
@@ -373,18 +389,28 @@ static int make_fit(struct fit *f, struct pl_err *err)
 	PL_TRY(try_all(f, err));
 	if (!f->best_rw) {
 		f->peak = f->least;
-		rc = no_fit(f, err);
+		rc = pl_search_no_fit(s, &f->least, err);
 		goto out;
 	}
 	for (size_t i = 0; i < f->n_best; i++)
 		PL_TRY(pl_search_extra_add(s, &f->best_rw[i], err));
 	PL_TRY(pl_search_workers_root(s, 0, err));
-	s->limit_bytes = f->limit;
 	rc = s->has_choices ? search_again(s, f->best, err) : 0;
 out:
 	pl_free(f->rw);
 	pl_free(f->best_rw);
 	return rc;
+}
+
+/* Does what was recorded, without a line, fit? */
+static int try_recorded(struct search *s, struct pl_err *err)
+{
+	const struct pl_plan none = { .n_rw = 0 };
+	struct peak peak;
+
+	PL_CHECK(pl_search_plan_peak(s, &none, &peak, err));
+	s->recorded_fits = peak.bytes <= s->o->memory_bytes;
+	return 0;
 }
 
 int pl_search_memory(struct search *s, struct pl_err *err)
@@ -398,7 +424,9 @@ int pl_search_memory(struct search *s, struct pl_err *err)
 	if (!f.limit)
 		return 0;
 	warn_unknown(s);
+	PL_TRY(try_recorded(s, err));
 	PL_TRY(pl_search_workers_root(s, 0, err));
+	s->limit_bytes = f.limit; /* from here on, of every candidate that may be taken */
 	PL_TRY(show(&f, err));
 	if (f.peak.bytes > f.limit)
 		rc = make_fit(&f, err);

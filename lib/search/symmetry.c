@@ -460,5 +460,7 @@ int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *rec
 	}
 	for (int alike = 0; rc == 0 && alike < 2 && !*reduced; alike++)
 		rc = reduce(g, &noise, alike, out, reduced, tolerance, err);
+	if (!*reduced)
+		*tolerance = 0;
 	return rc;
 }

@@ -39,18 +39,20 @@ static void report_progress(const struct search *s)
 {
 	const struct pl_search_opts *o = s->o;
 	double share = -1;
-	char best[32];
+	char best[32] = "";
 
 	if (o->evaluations)
 		share = (double)s->evaluations / (double)o->evaluations;
 	if (o->limit_ns)
 		share = fmax(share, (double)(pl_now_ns() - s->begun) / (double)o->limit_ns);
-	pl_fmt_ns(best, sizeof(best), (pl_ns)llround(s->best->mean));
+	if (isfinite(s->best->mean))
+		pl_fmt_ns(best, sizeof(best), (pl_ns)llround(s->best->mean));
 	if (share >= 0)
-		pl_progress("%s after %lld simulations, %.0f %%", best, (long long)s->evaluations,
-			    100 * fmin(share, 1));
+		pl_progress("%s%s%lld simulations, %.0f %%", best, *best ? " after " : "",
+			    (long long)s->evaluations, 100 * fmin(share, 1));
 	else
-		pl_progress("%s after %lld simulations", best, (long long)s->evaluations);
+		pl_progress("%s%s%lld simulations", best, *best ? " after " : "",
+			    (long long)s->evaluations);
 }
 
 int pl_search_allow_refusal(int rc, struct pl_err *err)
@@ -163,7 +165,7 @@ static int too_big(struct worker *l, double mean, bool *big)
 	struct peak peak = { 0 };
 	int rc = 0;
 
-	if (s->limit_bytes && (mean < s->best->mean || mean < s->now->mean))
+	if (s->limit_bytes && (mean <= s->best->mean || mean <= s->now->mean))
 		rc = pl_search_worker_peak(l, &peak, &l->err);
 	*big = peak.bytes > s->limit_bytes;
 	return rc;
@@ -178,6 +180,7 @@ static int try_one(struct worker *l, struct candidate *c)
 	pl_ns before = probe ? pl_edit_step(&l->e, s->probe) : 0;
 	int rc = s->apply(l, c, &l->err);
 
+	l->probed |= probe;
 	pl_rewrite_only_step(l->r, PL_NONE);
 	c->mean = pl_edit_mean_step(&l->e);
 	if (probe)

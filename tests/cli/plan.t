@@ -200,6 +200,23 @@ status 3 "a graph for a plan" "$BIN/replay" -p "$g" "$g"
 status 3 "a topology that is too small" "$BIN/replay" -p "$TMP/net.plan" --topology 1x2 "$g"
 says "name hosts for all" "... and says so"
 
+# A line that names thousands of tensors takes time in proportion to them: each name is looked up once.
+awk 'BEGIN {
+	print "layer,forward_us,backward_us,param_bytes,activation_bytes,update_ns"
+	for (i = 0; i < 3000; i++)
+		print "l" i ",10,20,4000,80,100"
+}' >"$TMP/many.csv"
+"$BIN/graph" -q -f layers --topology 1x2 -o "$TMP/many.graph" "$TMP/many.csv"
+awk 'BEGIN {
+	printf "paceline-plan 1\nalgorithm tree"
+	for (i = 0; i < 3000; i++)
+		printf " \"grad l%d\"", i
+	print ""
+}' >"$TMP/many.plan"
+"$BIN/plan" -q --preset ddp --progress always -O text "$TMP/many.graph" 2>"$TMP/progress" >"$TMP/out"
+check "progress has no time before there is one" no grep -q '[0-9]\{9\}' "$TMP/progress"
+status 0 "an algorithm of 3000 tensors" timeout -k 1 20 "$BIN/replay" -q --no-worth -p "$TMP/many.plan" "$TMP/many.graph"
+
 # ---- a job that was traced ----------------------------------------------------------------------
 "$BIN/trace" -q "$SRC"/samples/ddp-gloo/*.json.gz | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/gloo.graph"
 # shellcheck disable=SC2086
