@@ -137,6 +137,11 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 /* Let the entries of every step keep their present times, so that a change in one step moves no
  * other step. Cannot be undone. */
 int pl_edit_part_steps(struct pl_edit *e, struct pl_err *err) PL_MUST;
+/* Is that so? */
+static inline bool pl_edit_parted(const struct pl_edit *e)
+{
+	return e->n_steps > 1 && !e->step[0].next;
+}
 
 /* ---- changes: pl_edit_undo() reverts each of them -------------------------------------------- */
 

@@ -7,9 +7,11 @@
  *
  * Without workers the thread reads the batch itself: the fetch is the time of a batch. With workers
  * its operations take no time, and an operation on the resource "loader workers" takes the N-th
- * part of it. Each follows the one before, in earlier steps, too. The fetch waits for its end. The
- * first of them has begun before the recording: at the fetch before the first, as long ago as the
- * thread works between two fetches.
+ * part of it. Each follows the one before, in earlier steps, too: an entry in each step stands for
+ * it. The fetch waits for its end. The first of them has begun before the recording: at the fetch
+ * before the first, as long ago as the thread works between two fetches. Where steps are apart,
+ * that is true of each step: it begins when it was recorded, and the fetch before it ended as long
+ * ago as in the recording.
  *
  * If the job was recorded with workers that are too slow, lib/derive (loader.c) made these
  * operations, and their durations change. The recording does not show how many workers there were.
@@ -108,13 +110,32 @@ static void silence(struct pl_rewriter *r, const struct fetch *f)
 	}
 }
 
+/* The entry of the workers `id` in the step of a fetch. PL_NONE: they have read nothing `before`,
+ * and begin at that time. */
+static uint32_t add_entry(struct pl_rewriter *r, uint32_t id, const struct fetch *f,
+			  uint32_t before, pl_ns begin)
+{
+	struct pl_enode x = pl_edit_blank_node();
+	uint32_t entry;
+
+	x.type = PL_N_ENTRY;
+	x.step = r->e->node[f->first].step;
+	x.res = id;
+	x.name = r->e->res[id].name;
+	x.start = begin;
+	x.fixed = before == PL_NONE ? begin : INT64_MIN;
+	entry = rw_add_node(r, &x, before == PL_NONE ? f->first : before);
+	if (before != PL_NONE)
+		rw_add_edge(r, before, entry, PL_E_SEQ, 0);
+	return entry;
+}
+
 /* The n fetches of a thread wait for workers. */
 static void hand_over(struct pl_rewriter *r, const struct fetch *f, size_t n, int64_t workers)
 {
 	struct pl_edit *e = r->e;
 	struct pl_resource res = e->res[f->res];
-	pl_ns begin = f->begin - between(e, f, n);
-	uint32_t before = PL_NONE, id = 0;
+	uint32_t before = PL_NONE, last, id = 0;
 
 	if (r->rc == 0)
 		r->rc = pl_edit_add_name(e, PL_GRAPH_LOADER_WORKERS, &res.name, &r->failure);
@@ -122,8 +143,11 @@ static void hand_over(struct pl_rewriter *r, const struct fetch *f, size_t n, in
 		r->rc = pl_edit_add_resource(e, &res, &id, &r->failure);
 	for (size_t i = 0; i < n && r->rc == 0; i++) {
 		struct pl_enode x = e->node[f[i].first];
-		uint32_t after = x.in == PL_NONE ? f[i].first : e->edge[x.in].src;
+		pl_ns begin = i ? f[i - 1].end : f[i].begin - between(e, f, n);
 
+		if (!i || x.step != e->node[f[i - 1].first].step)
+			before = add_entry(r, id, &f[i], pl_edit_parted(e) ? PL_NONE : before,
+					   begin);
 		x.res = id;
 		x.role = PL_RO_HOST;
 		x.kind = PL_K_DATA;
@@ -131,14 +155,12 @@ static void hand_over(struct pl_rewriter *r, const struct fetch *f, size_t n, in
 		x.flags = 0;
 		x.dur = f[i].dur / workers;
 		x.start = begin;
-		x.fixed = before == PL_NONE ? begin : INT64_MIN;
-		begin += x.dur;
-		after = rw_add_node(r, &x, after);
-		if (before != PL_NONE)
-			rw_add_edge(r, before, after, PL_E_SEQ, 0);
-		rw_add_edge(r, after, f[i].first, PL_E_WAIT, 0);
+		x.fixed = INT64_MIN;
+		last = before;
+		before = rw_add_node(r, &x, last);
+		rw_add_edge(r, last, before, PL_E_SEQ, 0);
+		rw_add_edge(r, before, f[i].first, PL_E_WAIT, 0);
 		silence(r, &f[i]);
-		before = after;
 	}
 }
 
