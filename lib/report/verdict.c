@@ -192,6 +192,29 @@ static int cut(struct verdict_study *x, struct pl_err *err)
 	return 0;
 }
 
+/* Which communications consume gradients. */
+static int find_gradients(struct verdict_study *x, struct pl_err *err)
+{
+	const struct pl_graph *g = x->g;
+
+	PL_CHECK(pl_alloc(&x->first_comm, g->n_shapes + 1, sizeof(*x->first_comm), err));
+	for (size_t i = 0; i < g->n_shapes; i++)
+		x->first_comm[i + 1] = x->first_comm[i] + g->shape[i].n_comms;
+	PL_CHECK(pl_alloc(&x->gradients, x->first_comm[g->n_shapes], sizeof(*x->gradients), err));
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		const struct pl_tensor *t = &g->tensor[i];
+
+		for (uint32_t k = 0; t->role == PL_TR_GRAD && k < t->n_consumers; k++) {
+			const struct pl_shape *sh = &g->shape[t->shape];
+			uint32_t node = g->consumer[t->consumer + k];
+
+			if (pl_node_comm(sh, node))
+				x->gradients[x->first_comm[t->shape] + sh->comm[node]] = true;
+		}
+	}
+	return 0;
+}
+
 static int study_init(struct verdict_study *x, struct pl_err *err)
 {
 	const struct pl_graph *g = x->g;
@@ -217,6 +240,7 @@ static int study_init(struct verdict_study *x, struct pl_err *err)
 		x->rank[r].stage =
 			(int32_t)pl_max_i64(x->rank[r].stage, g->res[i].coord[PL_COORD_PP]);
 	}
+	PL_CHECK(find_gradients(x, err));
 	return cut(x, err);
 }
 
@@ -230,6 +254,8 @@ static void study_fini(struct verdict_study *x)
 	pl_free(x->tail);
 	pl_free(x->alike);
 	pl_free(x->transfers);
+	pl_free(x->gradients);
+	pl_free(x->first_comm);
 	pl_intern_fini(&x->sizes);
 	pl_intern_fini(&x->pairs);
 	pl_spans_fini(&x->comm);

@@ -63,7 +63,7 @@ struct pl_verdict_row {
 	double share;  /* of the critical path, 0 to 1 */
 	int32_t rank;  /* that the cause concerns alone, -1: all, or not known */
 	uint8_t coll;  /* exposed communication: enum pl_coll of most of it */
-	bool gradient; /* ... and it carries gradients */
+	bool gradient; /* ... and most of the time is that of gradients */
 	bool equal;    /* imbalance: all ranks do the same operations */
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
 	bool inferred; /* no name says so: checkpoint, only how steps end; input, only pauses */

@@ -69,6 +69,8 @@ struct verdict_study {
 	size_t long_tails;    /* that something unusual makes long */
 	pl_ns lost;	      /* operations lose up to this time: see verdict_pauses.c */
 	struct pl_spans comm; /* transfers, by place of the rank */
+	bool *gradients;      /* [first_comm[shape] + communication]: it carries gradients */
+	size_t *first_comm;
 	struct pl_intern sizes, pairs;
 	struct verdict_transfers *transfers;
 	size_t n_transfers, cap_transfers;
@@ -109,6 +111,15 @@ static inline uint64_t verdict_every(const struct verdict_study *x)
 	for (size_t k = 0; k < x->g->n_steps; k++)
 		all += verdict_shape(x, k)->n_nodes;
 	return (all / VERDICT_SAMPLED) | 1;
+}
+/* Is the part of a communication that carries gradients? */
+static inline bool verdict_carries_gradients(const struct verdict_study *x,
+					     const struct verdict_part *p)
+{
+	const struct pl_shape *sh = verdict_shape(x, p->step);
+
+	return pl_node_comm(sh, p->node) &&
+	       x->gradients[x->first_comm[x->g->step[p->step].shape] + sh->comm[p->node]];
 }
 /* Is the phase of the part not in the input? */
 static inline bool verdict_phase_inferred(const struct verdict_study *x,

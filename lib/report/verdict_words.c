@@ -144,29 +144,31 @@ static void tell_exposed(struct words *w)
 	const struct verdict_study *x = w->x;
 	const struct verdict_part *most = NULL;
 	const struct pl_gcomm *c = NULL;
-	bool gradients = false, of_top = false; /* it has the name with most time */
+	bool of_top = false; /* it has the name with most time */
 	const char *issue;
 	char who[128], calls[160] = "";
 	pl_id call;
 	double share = (double)in_calls(w, &call) / (double)pl_max_i64(1, x->path->length);
+	pl_ns all = 0, gradients = 0;
 
 	for (size_t i = 0; i < x->n_parts; i++) {
 		const struct verdict_part *p = &x->part[i];
 		bool fits = !strncmp(verdict_name(x, p->name), w->top, strlen(w->top));
 
-		if (p->cause == w->cause && p->role == PL_RO_TRANSFER &&
-		    (!most || fits > of_top || (fits == of_top && p->left > most->left))) {
+		if (p->cause != w->cause || p->role != PL_RO_TRANSFER)
+			continue;
+		all += p->left;
+		gradients += verdict_carries_gradients(x, p) ? p->left : 0;
+		if (!most || fits > of_top || (fits == of_top && p->left > most->left)) {
 			most = p;
 			of_top = fits;
 		}
 	}
-	for (size_t i = 0; i < x->g->n_tensors; i++)
-		gradients |= x->g->tensor[i].role == PL_TR_GRAD && x->g->tensor[i].n_consumers;
 	if (most)
 		c = pl_node_comm(verdict_shape(x, most->step), most->node);
 	issue = of_top || !c ? "" : "calls that issue ";
 	w->row->coll = c ? c->kind : PL_COLL_OTHER;
-	w->row->gradient = gradients && w->row->coll == PL_COLL_ALLREDUCE;
+	w->row->gradient = 2 * gradients > all && w->row->coll == PL_COLL_ALLREDUCE;
 	if (c && c->kind >= PL_COLL_SEND && c->kind <= PL_COLL_SENDRECV)
 		snprintf(who, sizeof(who), "%smessages%s", issue,
 			 x->messages_between_stages ? " between stages" : "");
@@ -316,16 +318,22 @@ static void tell_contention(struct words *w)
 
 static void tell_host_sync(struct words *w)
 {
+	const struct verdict_study *x = w->x;
 	pl_id call = PL_NONE;
-	pl_ns most = 0;
 
-	for (size_t i = 0; i < w->x->n_runs; i++)
-		if (w->x->run[i].waited != PL_NONE && w->x->run[i].host > most) {
-			most = w->x->run[i].host;
-			call = w->x->run[i].waited;
-		}
-	one_rank(w, pl_verdict_longest_path(w->x, w->cause));
-	snprintf(w->top, sizeof(w->top), "%s%s", verdict_name(w->x, call), w->in);
+	memset(w->sum, 0, x->g->str.n * sizeof(*w->sum));
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+		pl_id waited = p->cause == w->cause ? x->run[p->run].waited : PL_NONE;
+
+		if (waited >= x->g->str.n)
+			continue;
+		w->sum[waited] += p->left;
+		if (call == PL_NONE || w->sum[waited] > w->sum[call])
+			call = waited;
+	}
+	one_rank(w, pl_verdict_longest_path(x, w->cause));
+	snprintf(w->top, sizeof(w->top), "%s%s", verdict_name(x, call), w->in);
 	set_where(w, w->top);
 	TELL(w, "the host waits for the device, which then waits for the host, %s: %s", w->percent,
 	     w->row->where);

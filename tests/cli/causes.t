@@ -1,0 +1,90 @@
+# verdict: causes that are easily taken for others: what the report says of them, and what it does not.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+
+# Functions of the programs below; all times in us. `at`: of the host; `free`: when the device has done what it has to do.
+functions='
+	function put(r, cat, name, tid, from, dur, args) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{%s}}",
+			(n[r]++ ? ",\n" : "{\"distributedInfo\":{\"backend\":\"" backend "\",\"rank\":" r ",\"world_size\":" ranks "},\"traceEvents\":[\n"),
+			cat, name, cat ~ /^(kernel|gpu)/ ? r : 100 + r, tid, from, dur, args >(dir "/rank" r ".json")
+	}
+	function mark(r, from, until) { put(r, "user_annotation", "ProfilerStep#" s, 1, from, until - from, "") }
+	function op(name, dur) {
+		put(0, "cpu_op", name, 1, at, dur, "")
+		at += dur
+	}
+	function reduce(r, group, seq, tid, from, dur) {
+		put(r, "collective", "allreduce", tid, from, dur, "\"Process Group Name\":\"" group "\",\"Seq\":" seq ",\"bytes\":2000000")
+	}
+	# a host operation that launches a kernel or a copy
+	function launch(r, host, name, from, dur, args) {
+		corr++
+		put(r, "cpu_op", host, 1, at, 9, "")
+		put(r, "cuda_runtime", name ~ /^Memcpy/ ? "cudaMemcpyAsync" : "cudaLaunchKernel", 1, at + 1, 7, "\"correlation\":" corr)
+		put(r, name ~ /^Memcpy/ ? "gpu_memcpy" : "kernel", name, 7, from, dur, "\"device\":" r ",\"stream\":7,\"correlation\":" corr args)
+		at += 10
+	}
+	function queue(host, name, dur) {
+		launch(0, host, name, free, dur, "")
+		free += dur + 2
+	}
+	function wait(name) {
+		put(0, "cuda_runtime", name, 1, at, free + 10 - at, "")
+		at = free + 10
+	}
+	# from rank 0 to rank 1
+	function message(r, from, until) {
+		put(r, "cpu_op", r ? "c10d::recv_" : "c10d::send", 1, from, 100,
+			"\"Input Dims\":[[[64,64]],[],[],[]],\"Concrete Inputs\":[\"\",\"\",\"" (1 - r) "\",\"0\"]")
+		put(r, "user_annotation", r ? "gloo:recv" : "gloo:send", 1, from + 99, until - from - 99, "\"Input Dims\":[[64,64]],\"Input type\":[\"float\"]")
+	}'
+
+# job NAME RANKS BACKEND PROGRAM [PAUSES]: $TMP/NAME/rank*.json
+job() {
+	mkdir "$TMP/$1"
+	awk -v dir="$TMP/$1" -v ranks="$2" -v backend="$3" -v pauses="$5" \
+		"$functions BEGIN { $4; for (r = 0; r < ranks; r++) print \"\\n]}\" >(dir \"/rank\" r \".json\") }"
+}
+# report NAME: in $TMP/out on one line, and in $TMP/json
+report() {
+	"$BIN/replay" -q "$TMP/$1" | tr -s ' \n' ' ' >"$TMP/out"
+	echo >>"$TMP/out"
+	"$BIN/replay" -q --no-worth -O json "$TMP/$1" >"$TMP/json"
+	echo >>"$TMP/json"
+}
+# cause NAME CAUSE LOW HIGH: the share of the cause in the last report, in %; 0 without a row
+cause() {
+	tap_share=$(sed 's/"computation":.*//' "$TMP/json" | sed -n "s/.*\"cause\":\"$2\",\"share\":\([0-9.e-]*\).*/\1/p")
+	check "$1: ${tap_share:-no} $2" awk -v share="${tap_share:-0}" -v low="$3" -v high="$4" 'BEGIN { exit !(100 * share >= low && 100 * share <= high) }'
+}
+
+# ---- calls that wait for the device -----------------------------------------------------------------
+# 20 short waits; behind one of another kind the host does something else for long
+job waits 1 nccl '
+	at = 1000
+	for (s = 0; s < 5; s++) {
+		begin = at
+		for (i = 0; i < 21; i++) {
+			free = at + 15
+			queue("aten::mm", "gemm", 2000)
+			wait(i < 20 ? "cudaStreamSynchronize" : "cudaDeviceSynchronize")
+			at += i < 20 ? 500 : 0
+		}
+		op("aten::sort", 5000)
+		mark(0, begin, at)
+	}'
+report waits
+cause "calls that wait" host-synchronisation 15 20
+holds "$TMP/json" '"cause":"host-synchronisation","share":[0-9.]*,"where":"cudaStreamSynchronize' "... the one with most time behind all its calls is named"
+
+# ---- communication of gradients, and of the model ------------------------------------------------------
+# pairs of ranks on a host reduce activations over slow links and wait for them; gradients travel beside the backward pass
+"$GEN/kgen" -o "$TMP/model" --ranks=4 --hosts=2 --tp=2 --intra-gbps=60 --gbps=4000 >/dev/null
+report model
+check "a job whose gradients are known" sh -c "'$BIN/graph' -q '$TMP/model' | '$BIN/graph' -q -O json | grep -q '\"role\":\"gradient\"[^}]*\"consumers\":\[[0-9]'"
+cause "its model communicates" exposed-communication 40 50
+holds "$TMP/out" 'exposed communication [0-9]* %: allreduce' "... it is not called communication of gradients"
+check "... nor has it their advice" no grep -qE 'bf16_compress_hook|no_sync|: gradients' "$TMP/out"
+
+done_testing
