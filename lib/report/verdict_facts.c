@@ -16,12 +16,16 @@ struct pass {
 	uint32_t *least;	     /* [rank]: a lesser one of its pipeline, or itself */
 	uint32_t *side; /* [communication of the shape]: a rank that is part of it, PL_NONE */
 	size_t n_side, cap_side;
-	struct first *first;	/* [rank] */
+	struct first *first;	     /* [rank] */
+	struct direction *direction; /* [rank] */
 	size_t steps, in_order; /* reported steps; those in which a rank receives, then sends */
 	pl_ns t0, t1;		/* the span of the accounts */
 };
 struct first {		      /* of the messages of a rank in a step; INT64_MAX: none */
 	pl_ns sent, received; /* the begin of a send, the end of a receive */
+};
+struct direction {		       /* the ranks of a pipeline, by its least rank */
+	uint32_t ranks, send, receive; /* how many; how many of them only send, only receive */
 };
 #define NEAR_HOPS 256 /* from the call that sends back to a product of its pass */
 
@@ -57,6 +61,7 @@ static bool crosses_hosts(const struct pl_graph *g, int64_t who)
 	return false;
 }
 
+/* What a rank takes whose partners were not recorded is also its wait for them. */
 static int add_transfer(struct verdict_study *x, const struct pl_shape *sh, uint32_t i, pl_ns ns,
 			struct pl_err *err)
 {
@@ -67,10 +72,10 @@ static int add_transfer(struct verdict_study *x, const struct pl_shape *sh, uint
 	struct verdict_transfers t = { .who = who };
 	pl_id id;
 
-	if (who == INT64_MIN)
-		return 0;
 	if (bytes < 0 && c)
 		bytes = c->bytes;
+	if (who == INT64_MIN || bytes < 0 || sh->flags[i] & PL_NF_MISSING)
+		return 0;
 	key[0] = c ? c->kind : PL_COLL_OTHER;
 	key[1] = bytes;
 	key[2] = c ? c->members : 0;
@@ -188,14 +193,39 @@ static void begin_step(struct pass *p)
 		p->first[i] = (struct first){ INT64_MAX, INT64_MAX };
 }
 
-static void end_step(struct pass *p)
+/* Are there two stages that do nothing but a forward pass? Then the one only sends, and the other
+ * only receives. */
+static bool is_forward_only(const struct pass *p, size_t step)
+{
+	uint32_t n = (uint32_t)p->x->g->n_ranks;
+	bool any = false;
+
+	memset(p->direction, 0, n * sizeof(*p->direction));
+	for (uint32_t i = 0; i < n; i++) {
+		bool sends = p->first[i].sent < INT64_MAX;
+		bool receives = p->first[i].received < INT64_MAX;
+		struct direction *direction = &p->direction[least_of(p, i)];
+
+		direction->ranks++;
+		if (sends == receives || verdict_cell(p->x, step, i)->last_backward != INT64_MIN)
+			continue;
+		direction->send += sends;
+		direction->receive += receives;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		any |= p->direction[i].ranks == 2 && p->direction[i].send == 1 &&
+		       p->direction[i].receive == 1;
+	return any;
+}
+
+static void end_step(struct pass *p, size_t step)
 {
 	bool in_order = false;
 
 	for (int32_t i = 0; i < p->x->g->n_ranks; i++)
 		in_order |=
 			p->first[i].sent < INT64_MAX && p->first[i].sent >= p->first[i].received;
-	p->in_order += in_order;
+	p->in_order += in_order || is_forward_only(p, step);
 	p->steps++;
 }
 
@@ -325,6 +355,7 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	PL_TRY(pl_alloc(&p.at, g->n_res, sizeof(*p.at), err));
 	PL_TRY(pl_alloc(&p.least, (size_t)g->n_ranks, sizeof(*p.least), err));
 	PL_TRY(pl_alloc(&p.first, (size_t)g->n_ranks, sizeof(*p.first), err));
+	PL_TRY(pl_alloc(&p.direction, (size_t)g->n_ranks, sizeof(*p.direction), err));
 	find_span(&p);
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
 		p.least[i] = i;
@@ -345,10 +376,11 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 			    x->rank_of[sh->res[i]] != PL_NONE)
 				PL_TRY(one_node(&p, k, sh, i, err));
 		if (pl_sim_reported(x->s, k))
-			end_step(&p);
+			end_step(&p, k);
 	}
-	/* all stages but the first receive before they send; ranks of a ring exchange. Half of the
-	 * steps: on a busy machine an exchange may look like two messages */
+	/* all stages but the first and the last receive before they send, and these two do where
+	 * there is a backward pass; ranks of a ring exchange. Half of the steps: on a busy machine
+	 * an exchange may look like two messages */
 	x->messages_between_stages &= 2 * p.in_order >= p.steps;
 	find_stages(&p);
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
@@ -361,6 +393,7 @@ out:
 	pl_free(p.at);
 	pl_free(p.least);
 	pl_free(p.first);
+	pl_free(p.direction);
 	pl_free(p.side);
 	return rc;
 }

@@ -2,7 +2,8 @@
  * Time that moves from one cause to another, because ranks, sizes or instants compare.
  *
  * Slow link: the mean transfer of a group or pair is compared with the median of the others that
- * send as much among as many ranks, inside hosts or between hosts.
+ * send as much among as many ranks, inside hosts or between hosts. Transfers whose size is not
+ * known, or whose partners were not recorded, are not compared.
  *
  * Contention: operations of one name and work are compared with and without a transfer of their
  * rank at the same time; on devices by the factor of lib/cost, if it finds one.
@@ -89,6 +90,7 @@ int pl_verdict_slow_link(struct verdict_study *x, struct pl_err *err)
 		struct verdict_part *p = &x->part[i];
 
 		if (p->cause == PL_VERDICT_EXPOSED && p->role == PL_RO_TRANSFER &&
+		    !(verdict_shape(x, p->step)->flags[p->node] & PL_NF_MISSING) &&
 		    pl_verdict_who(x->g, verdict_shape(x, p->step), p->node) == x->slow_link)
 			verdict_move(x, p, PL_VERDICT_SLOW_LINK,
 				     (pl_ns)((double)p->left * (1 - 1 / worst)));
@@ -405,21 +407,41 @@ out:
 	return rc;
 }
 
+/* Is it what the accounts of ranks call computation? Copies, and the time between two operations
+ * of a device, are no work of which a rank may have more than others. */
+static bool is_operation(const struct verdict_part *p)
+{
+	return p->cause == PL_VERDICT_COMPUTE && p->role == PL_RO_COMPUTE && p->part == PL_PP_NODE;
+}
+
 /* Give the share of the path's computation, on one rank or (PL_NONE) on all, to another cause. */
 static void take(struct verdict_study *x, uint32_t rank, double share, unsigned to)
 {
 	for (size_t i = 0; i < x->n_parts; i++) {
 		struct verdict_part *p = &x->part[i];
 
-		if (p->cause == PL_VERDICT_COMPUTE && (rank == PL_NONE || p->rank == rank))
+		if (is_operation(p) && (rank == PL_NONE || p->rank == rank))
 			verdict_move(x, p, to, (pl_ns)(share * (double)p->left + 0.5));
 	}
+}
+
+/* The computation of the path that no other cause has, where it stands alone and where it covers
+ * other parts. */
+static pl_ns computed(const struct verdict_study *x)
+{
+	pl_ns ns = 0;
+
+	for (unsigned c = 0; c < PL_VERDICT_CAUSES_; c++)
+		ns += x->hidden[c];
+	for (size_t i = 0; i < x->n_parts; i++)
+		ns += is_operation(&x->part[i]) ? x->part[i].left : 0;
+	return ns;
 }
 
 int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 {
 	int64_t *room;
-	pl_ns most, others, rest;
+	pl_ns most, others, own, rest;
 	uint32_t slow;
 	int rc = 0;
 
@@ -441,9 +463,10 @@ int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 		if (x->slower < 1) /* the share is that of the time that the line above leaves */
 			take(x, slow, x->uneven / (1 - x->slower), PL_VERDICT_IMBALANCE);
 	}
-	rest = x->ns[PL_VERDICT_COMPUTE] + x->ns[PL_VERDICT_CONTENTION] - others;
-	if (rest > 0 && x->ns[PL_VERDICT_COMPUTE] > 0) {
-		double share = (double)rest / (double)x->ns[PL_VERDICT_COMPUTE];
+	own = computed(x);
+	rest = own + x->ns[PL_VERDICT_CONTENTION] - others;
+	if ((double)rest > UNEQUAL * (double)others && own > 0) {
+		double share = (double)rest / (double)own;
 
 		take(x, PL_NONE, share > 1 ? 1 : share,
 		     x->messages_between_stages ? PL_VERDICT_BUBBLE : PL_VERDICT_IMBALANCE);

@@ -87,4 +87,50 @@ cause "its model communicates" exposed-communication 40 50
 holds "$TMP/out" 'exposed communication [0-9]* %: allreduce' "... it is not called communication of gradients"
 check "... nor has it their advice" no grep -qE 'bf16_compress_hook|no_sync|: gradients' "$TMP/out"
 
+# ---- links -------------------------------------------------------------------------------------------
+# one stage of three: what it receives from the last one, which is slow, includes the wait for it
+mkdir "$TMP/stage"
+awk -v dir="$TMP/stage" -v n=3 -v m=8 -v schedule=gpipe -v slow=2 -v forward=3000000 -v backward=6000000 -f "$SRC/tests/gen/posted.awk"
+rm "$TMP/stage/rank0.json" "$TMP/stage/rank2.json" "$TMP/stage/truth"
+report stage
+holds "$TMP/json" '"cause":"exposed-communication"' "messages of one stage alone"
+cause "... show no slow link" slow-link 0 0
+
+# ---- pipelines -----------------------------------------------------------------------------------------
+# two stages without a backward pass: one only sends, the other only receives
+job request 2 gloo '
+	for (s = 0; s < 4; s++) {
+		at = 1000 + 31200 * s
+		for (i = 0; i < 2; i++) {
+			put(0, "cpu_op", "aten::linear", 1, at + 10300 * i, 10000, "")
+			message(0, at + 10300 * i + 10010, at + 10300 * i + 10280)
+			message(1, at + 10300 * i, at + 10300 * i + 10280)
+			put(1, "cpu_op", "aten::linear", 1, at + 10300 * (i + 1), 10000, "")
+		}
+		reduce(0, "all", s, 1, at + 20600, 10500)
+		reduce(1, "all", s, 1, at + 30900, 200)
+		mark(0, at, at + 31150)
+		mark(1, at, at + 31150)
+	}'
+report request
+cause "two stages that only infer" pipeline-bubble 25 40
+holds "$TMP/json" '"text":"pipeline bubble [0-9]* %: 2 microbatches on 2 stages' "... their messages count the microbatches"
+
+# ---- equal ranks ----------------------------------------------------------------------------------------
+# short kernels with 1.5 us between them, launched ahead: what lies between kernels is no work
+job even 2 nccl '
+	for (s = 0; s < 3; s++)
+		for (r = 0; r < 2; r++) {
+			at = begin = 1000 + 13000 * s
+			for (i = 0; i < 500; i++)
+				launch(r, "aten::mul", "vectorized_elementwise_kernel", begin + 100 + 21.5 * i, 20, "")
+			launch(r, "nccl:all_reduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", begin + 10852, 2000,
+				",\"Collective name\":\"allreduce\",\"In msg nelems\":1000000,\"dtype\":\"Float\"")
+			put(r, "cuda_runtime", "cudaDeviceSynchronize", 1, at, begin + 12860 - at, "")
+			mark(r, begin, begin + 12900)
+		}'
+report even
+cause "equal ranks" exposed-communication 10 20
+cause "... have no uneven work" imbalance 0 0
+
 done_testing
