@@ -184,6 +184,13 @@ static const struct words equal_stages = {
 static const struct words quiet_machines = {
 	"machines without other work, processors and devices with constant clocks", { 0 }
 };
+/* What the host keeps, such as parameters or activations. */
+static const struct words less_on_the_host = {
+	"less that the host keeps, if the memory of the device holds it, or copies that begin "
+	"earlier, beside computation",
+	{ [TORCH] = "less that the host keeps, if the device holds it (FSDP: no CPUOffloadPolicy), "
+		    "or copies that begin earlier, beside computation" }
+};
 /* Nothing names the checkpoints. */
 static const struct words behind_steps = {
 	"what the program does behind some steps in the background, such as checkpoints", { 0 }
@@ -202,6 +209,8 @@ static const struct words *what_to_do(const struct report *r, const struct advic
 
 	if (a->cause == PL_VERDICT_CHECKPOINT && v->inferred)
 		return &behind_steps;
+	if (a->cause == PL_VERDICT_MEMORY && v->offload)
+		return &less_on_the_host;
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
 		return &contention_on_hosts;
 	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)

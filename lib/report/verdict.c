@@ -13,7 +13,6 @@
  *
  * One pass over the nodes, and some over the path.
  */
-#include "graph/calls.h"
 #include "report/verdict_internal.h"
 
 #define LEAST	    0.01 /* of the path: smaller causes have no row */
@@ -92,12 +91,19 @@ static bool is_compilation(const struct verdict_study *x, const struct verdict_p
 	       (p->part == PL_PP_NODE && is_call(x, p->name, pl_graph_loads_code));
 }
 
+/* What is copied within a pass are no samples, but something of the model that the host keeps.
+ * Where no steps are known, each pass may have samples of its own. */
+static bool brings_samples(const struct verdict_study *x, const struct verdict_part *p)
+{
+	return verdict_copies(x, p) == PL_COPY_TO_DEVICE &&
+	       (x->g->stepless || (p->phase != PL_PH_OPTIMIZER && pl_verdict_before_pass(x, p)));
+}
+
 static bool is_input(const struct verdict_study *x, const struct verdict_part *p)
 {
 	return p->part == PL_PP_NODE &&
 	       (p->phase == PL_PH_INPUT ||
-		(p->role == PL_RO_GAP && !pl_sim_reported(x->s, p->step)) ||
-		(direction(x, p) == PL_COPY_TO_DEVICE && !has_name(x, p->name, "*Pageable*")));
+		(p->role == PL_RO_GAP && !pl_sim_reported(x->s, p->step)) || brings_samples(x, p));
 }
 
 static bool is_garbage(const struct verdict_study *x, const struct verdict_part *p)
@@ -254,6 +260,7 @@ static void study_fini(struct verdict_study *x)
 	pl_free(x->tail);
 	pl_free(x->alike);
 	pl_free(x->transfers);
+	pl_free(x->product);
 	pl_free(x->gradients);
 	pl_free(x->first_comm);
 	pl_intern_fini(&x->sizes);

@@ -9,11 +9,11 @@
  * - exposed-communication: a transfer, while its rank computes nothing; issuing it, on hosts
  * - pipeline-bubble: computation beyond that of a typical rank, in a job with point-to-point
  *   messages: stages work one after the other
- * - input: reading and preparing samples: loaders, and the pause of a host thread before the first
- *   operation of a step
+ * - input: reading and preparing samples: loaders, the pause of a host thread before the first
+ *   operation of a step, and copies to the device before a pass
  * - launch-bound: the device has nothing to do, as the host launches too slowly
  * - host-synchronisation: the device has nothing to do, as the host had waited for it before
- * - memory-stall: allocation and release of memory, and copies from or to the host
+ * - memory-stall: allocation and release of memory, and other copies from or to the host
  * - slow-rank: computation of the one rank that computes most in nearly all steps, as far as it is
  *   more than that of the others because equal operations take longer there
  * - slow-link: transfers of one group or pair of ranks, as far as they take longer than those of
@@ -66,6 +66,7 @@ struct pl_verdict_row {
 	bool gradient; /* ... and most of the time is that of gradients */
 	bool equal;    /* imbalance: all ranks do the same operations */
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
+	bool offload;  /* memory-stall: most is copies, of memory that is not pageable */
 	bool inferred; /* no name says so: checkpoint, only how steps end; input, only pauses */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	/* other: of the path's time in the phase `other`, the share before the passes of a step and

@@ -12,7 +12,7 @@ struct pass {
 	const pl_ns *start, *dur; /* of the nodes of the step */
 	size_t *at; /* [resource]: the part of the path at the time of its last node */
 	struct pl_spans cover, busy; /* busy: of the parts of loaders, also by the host */
-	bool loaders;		     /* the path has such parts */
+	bool loaders, copies;	     /* the path has such parts, has copies to devices */
 	uint32_t *least;	     /* [rank]: a lesser one of its pipeline, or itself */
 	uint32_t *side; /* [communication of the shape]: a rank that is part of it, PL_NONE */
 	size_t n_side, cap_side;
@@ -229,6 +229,32 @@ static void end_step(struct pass *p, size_t step)
 	p->steps++;
 }
 
+static int add_product(struct pass *p, size_t step, uint32_t rank, uint8_t phase, pl_ns start,
+		       struct pl_err *err)
+{
+	struct verdict_study *x = p->x;
+	struct verdict_product product = { (uint32_t)step, rank, start,
+					   pl_graph_is_backward(phase) };
+
+	return pl_append(&x->product, &x->n_products, &x->cap_products, &product, sizeof(product),
+			 err);
+}
+
+PL_COMPARATOR(by_place, struct verdict_product, step, rank, start);
+
+bool pl_verdict_before_pass(const struct verdict_study *x, const struct verdict_part *p)
+{
+	const struct verdict_product at = { p->step, p->rank, p->start, false }, *v = x->product;
+	size_t k = 0;
+	bool follows;
+
+	PL_LOWER_BOUND(k, x->n_products, by_place(&v[k], &at) < 0);
+	if (!k || v[k - 1].step != at.step || v[k - 1].rank != at.rank)
+		return true; /* the first of the step */
+	follows = k < x->n_products && v[k].step == at.step && v[k].rank == at.rank;
+	return v[k - 1].backward && follows && !v[k].backward; /* the next one of its batches */
+}
+
 static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_t i,
 		    struct pl_err *err)
 {
@@ -263,6 +289,8 @@ static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_
 		cell->model_begin = pl_min_i64(cell->model_begin, start);
 		cell->model_end = pl_max_i64(cell->model_end, start + ns);
 	}
+	if (p->copies && !pl_graph_phase_holds(phase) && verdict_is_product(x->g, sh, i))
+		PL_CHECK(add_product(p, k, rank, phase, start, err));
 	if (role == PL_RO_HOST && p->loaders && phase != PL_PH_INPUT && x->rank[rank].device)
 		return cover(p, res, rank, start, start + ns, false, err);
 	if (!verdict_computes(x, sh, i, rank))
@@ -359,8 +387,10 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	find_span(&p);
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
 		p.least[i] = i;
-	for (size_t i = 0; i < x->n_parts; i++)
+	for (size_t i = 0; i < x->n_parts; i++) {
 		p.loaders |= is_loader(x, &x->part[i]);
+		p.copies |= verdict_copies(x, &x->part[i]) == PL_COPY_TO_DEVICE;
+	}
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = verdict_shape(x, k);
 
@@ -386,6 +416,7 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
 		leave_out(x, i);
 	pl_spans_unite(&x->comm);
+	pl_sort(x->product, x->n_products, sizeof(*x->product), by_place);
 	leave_uncovered(&p);
 out:
 	pl_spans_fini(&p.cover);

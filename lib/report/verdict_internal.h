@@ -3,6 +3,7 @@
 #define PL_REPORT_VERDICT_INTERNAL_H
 
 #include "core/spans.h"
+#include "graph/calls.h"
 #include "report/verdict.h"
 
 struct verdict_part {	       /* of the path: an operation, or the time before it */
@@ -38,6 +39,11 @@ struct verdict_cell {
 	/* passes and updates: the first begins, the last ends; INT64_MAX, INT64_MIN: none */
 	pl_ns model_begin, model_end;
 };
+struct verdict_product { /* by step, place of the rank, start */
+	uint32_t step, rank;
+	pl_ns start;
+	bool backward;
+};
 struct verdict_tail {	   /* of a step: what the path does behind the backward pass */
 	pl_ns ns, longest; /* of all, and of one operation or gap */
 	bool products;	   /* it multiplies matrices or the like */
@@ -66,10 +72,12 @@ struct verdict_study {
 	/* The steps of a shape: the first, by shape, and the one after each, PL_NONE: no more. */
 	uint32_t *alike, *first_alike, *next_alike; /* the last two are parts of the first */
 	pl_ns usual_tail;
-	size_t long_tails;    /* that something unusual makes long */
-	pl_ns lost;	      /* operations lose up to this time: see verdict_pauses.c */
-	struct pl_spans comm; /* transfers, by place of the rank */
-	bool *gradients;      /* [first_comm[shape] + communication]: it carries gradients */
+	size_t long_tails;		 /* that something unusual makes long */
+	pl_ns lost;			 /* operations lose up to this time: see verdict_pauses.c */
+	struct pl_spans comm;		 /* transfers, by place of the rank */
+	struct verdict_product *product; /* those of passes, if the path copies to a device */
+	size_t n_products, cap_products;
+	bool *gradients; /* [first_comm[shape] + communication]: it carries gradients */
 	size_t *first_comm;
 	struct pl_intern sizes, pairs;
 	struct verdict_transfers *transfers;
@@ -137,6 +145,16 @@ static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_
 	return sh->role[node] == PL_RO_COMPUTE &&
 	       (pl_graph_is_product(op) || op == PL_OP_NORMALIZATION);
 }
+/* Which way it copies; not through pageable memory, which stops the host: PL_COPY_OTHER. */
+static inline enum pl_copy_direction verdict_copies(const struct verdict_study *x,
+						    const struct verdict_part *p)
+{
+	const char *name = p->name == PL_NONE ? "" : verdict_name(x, p->name);
+
+	return p->part != PL_PP_NODE || p->role != PL_RO_COPY || pl_glob("*Pageable*", name)
+		       ? PL_COPY_OTHER
+		       : pl_graph_copy_direction(name);
+}
 /* Does a thread issue communication, or wait in it? That computes nothing. */
 static inline bool verdict_issues(const struct verdict_study *x, unsigned role, unsigned phase,
 				  uint32_t rank)
@@ -183,8 +201,12 @@ void pl_verdict_describe(struct verdict_study *x, unsigned cause, pl_ns *sum,
 			 struct pl_verdict_row *row);
 
 /* ---- verdict_facts.c ---- */
-/* One pass over all nodes: rank, cell, comm, transfers, and which parts a computation covers. */
+/* One pass over all nodes: rank, cell, comm, transfers, products, and which parts a computation
+ * covers. */
 int pl_verdict_facts(struct verdict_study *x, struct pl_err *err) PL_MUST;
+/* After it: does this copy to a device come before the first product of a pass? Then it may bring
+ * samples. */
+bool pl_verdict_before_pass(const struct verdict_study *x, const struct verdict_part *p);
 /* After it: of a step of a pipeline; 0: its messages do not say. */
 unsigned pl_verdict_microbatches(const struct verdict_study *x);
 

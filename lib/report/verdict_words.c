@@ -341,10 +341,28 @@ static void tell_host_sync(struct words *w)
 
 static void tell_memory(struct words *w)
 {
-	one_rank(w, pl_verdict_longest_path(w->x, w->cause));
+	const struct verdict_study *x = w->x;
+	pl_ns all = 0, copies = 0;
+
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+
+		if (p->cause != w->cause)
+			continue;
+		all += p->left;
+		copies += verdict_copies(x, p) != PL_COPY_OTHER ? p->left : 0;
+	}
+	w->row->offload = 2 * copies > all;
+	one_rank(w, pl_verdict_longest_path(x, w->cause));
 	set_where(w, w->top);
-	TELL(w, "allocation of memory and copies from or to the host %s: %s", w->percent,
-	     w->row->where);
+	if (w->row->offload)
+		TELL(w,
+		     "copies between device and host %s: %s, as where the host keeps parameters, "
+		     "activations or caches",
+		     w->percent, w->row->where);
+	else
+		TELL(w, "allocation of memory and copies from or to the host %s: %s", w->percent,
+		     w->row->where);
 }
 
 /* Does a recorded name say so, of some part of the path? */

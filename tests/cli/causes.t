@@ -133,4 +133,41 @@ report even
 cause "equal ranks" exposed-communication 10 20
 cause "... have no uneven work" imbalance 0 0
 
+# ---- copies to the device ---------------------------------------------------------------------------------
+# a batch, then in both passes the parameters of each layer but the first, which comes with the batch
+job offload 1 nccl '
+	for (s = 0; s < 4; s++) {
+		at = begin = 1000 + 77500 * s
+		free = begin + 50
+		queue("aten::copy_", "Memcpy HtoD (Pinned -> Device)", 5000)
+		for (i = 0; i < 12; i++) {
+			queue("aten::copy_", "Memcpy HtoD (Pinned -> Device)", 3000)
+			queue(i < 6 ? "aten::addmm" : "autograd::engine::evaluate_function: AddmmBackward0", "gemm", i < 6 ? 2000 : 4000)
+		}
+		wait("cudaDeviceSynchronize")
+		mark(0, begin, at + 10)
+	}'
+report offload
+cause "copies within passes" memory-stall 38 46
+cause "... are no input; those before them are" input 8 13
+holds "$TMP/json" '"text":"copies between device and host [0-9]* %: Memcpy HtoD *, as where the host keeps parameters' "... what they may be"
+holds "$TMP/out" 'less that the host keeps, if the device holds it' "... and what helps"
+check "... pinned memory does not" no grep -q 'pin_memory' "$TMP/out"
+# a step of several batches, each with a copy
+job batches 1 nccl '
+	for (s = 0; s < 4; s++) {
+		at = begin = 1000 + 75500 * s
+		free = begin + 50
+		for (b = 0; b < 3; b++) {
+			queue("aten::copy_", "Memcpy HtoD (Pinned -> Device)", 5000)
+			for (i = 0; i < 8; i++)
+				queue(i < 4 ? "aten::addmm" : "autograd::engine::evaluate_function: AddmmBackward0", "gemm", i < 4 ? 2000 : 3000)
+		}
+		wait("cudaDeviceSynchronize")
+		mark(0, begin, at + 10)
+	}'
+report batches
+cause "copies between the passes of a step" input 17 23
+cause "... bring batches" memory-stall 0 0
+
 done_testing
