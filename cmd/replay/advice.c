@@ -201,6 +201,14 @@ static const struct words fewer_bytes_of_shards = {
 		    "faster network; plan tries fewer gathers by larger groups" }
 };
 
+/* The operations whose durations change. */
+static const char *selector_of(const struct advice *a, const struct pl_verdict_row *v)
+{
+	bool silent = a->cause == PL_VERDICT_LAUNCH && v->silent;
+
+	return silent ? "kind=host_op|runtime" : a->selector; /* gaps are other work, too */
+}
+
 static const struct words *what_to_do(const struct report *r, const struct advice *a,
 				      const struct pl_verdict_row *v)
 {
@@ -551,8 +559,8 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 				return 0;
 			snprintf(of, sizeof(of), "rank=%d,", v->rank);
 		}
-		snprintf(row.change, sizeof(row.change), "scale %s%s by %.3g", of, a->selector,
-			 factor);
+		snprintf(row.change, sizeof(row.change), "scale %s%s by %.3g", of,
+			 selector_of(a, v), factor);
 		PL_CHECK(simulate(r, row.change, factor, false, &row.saves, &alone, err));
 	} else if (a->selector) {
 		return 0;

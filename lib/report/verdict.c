@@ -9,7 +9,8 @@
  * On a rank with a device, host parts that follow one another are a run: the device has nothing to
  * do meanwhile, except where it computes at the same time. A run that begins because a call had
  * waited for the device is the price of that call, if the device then has more work than the host
- * (the host would run ahead); else the host is too slow with or without the call.
+ * (the host would run ahead); else the host is too slow with or without the call, or does something
+ * else for long that nothing records.
  *
  * One pass over the nodes, and some over the path.
  */
@@ -111,9 +112,17 @@ static bool is_garbage(const struct verdict_study *x, const struct verdict_part 
 	return p->phase == PL_PH_GARBAGE || pl_verdict_unusual(x, p);
 }
 
+/* Would the host run ahead, had no call waited for the device before? */
+static bool is_price(const struct verdict_run *run)
+{
+	return run->waited != PL_NONE && run->host <= run->covered + run->device;
+}
+
 static bool is_memory(const struct verdict_study *x, const struct verdict_part *p)
 {
-	if (p->run != PL_NONE && x->run[p->run].memory)
+	const struct verdict_run *run = p->run == PL_NONE ? NULL : &x->run[p->run];
+
+	if (run && run->memory && (!verdict_is_silent(x, p) || is_price(run)))
 		return true;
 	return p->part == PL_PP_NODE &&
 	       (direction(x, p) != PL_COPY_OTHER || is_call(x, p->name, pl_graph_manages_memory));
@@ -121,15 +130,12 @@ static bool is_memory(const struct verdict_study *x, const struct verdict_part *
 
 static bool is_host_sync(const struct verdict_study *x, const struct verdict_part *p)
 {
-	const struct verdict_run *run = p->run == PL_NONE ? NULL : &x->run[p->run];
-
-	return run && run->waited != PL_NONE && run->host <= run->covered + run->device;
+	return p->run != PL_NONE && is_price(&x->run[p->run]);
 }
 
 static bool is_launch(const struct verdict_study *x, const struct verdict_part *p)
 {
-	(void)x;
-	return p->run != PL_NONE;
+	return p->run != PL_NONE && !verdict_is_silent(x, p);
 }
 
 static bool is_exposed(const struct verdict_study *x, const struct verdict_part *p)

@@ -11,7 +11,8 @@
  *   messages: stages work one after the other
  * - input: reading and preparing samples: loaders, the pause of a host thread before the first
  *   operation of a step, and copies to the device before a pass
- * - launch-bound: the device has nothing to do, as the host launches too slowly
+ * - launch-bound: the device has nothing to do, as the host launches too slowly; a pause of 1 ms or
+ *   more in which nothing is recorded is no launching, and has the cause other
  * - host-synchronisation: the device has nothing to do, as the host had waited for it before
  * - memory-stall: allocation and release of memory, and other copies from or to the host
  * - slow-rank: computation of the one rank that computes most in nearly all steps, as far as it is
@@ -25,7 +26,8 @@
  * - checkpoint, evaluation, garbage-collection, compilation: work in ranges of these names; a pause
  *   of a host thread that some steps have and most do not: a checkpoint at the end of a step, else
  *   garbage collection
- * - other: the rest: the interpreter between operations, unexplained time
+ * - other: the rest: the interpreter between operations, pauses in which nothing is recorded, late
+ *   ranks, unexplained time
  *
  * Compute has a row only if no other cause but `other` takes a tenth of the path. Rows are sorted
  * by share.
@@ -67,10 +69,12 @@ struct pl_verdict_row {
 	bool equal;    /* imbalance: all ranks do the same operations */
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
 	bool offload;  /* memory-stall: most is copies, of memory that is not pageable */
+	bool silent;   /* launch-bound: of the gaps, those without launches are a tenth or more */
 	bool inferred; /* no name says so: checkpoint, only how steps end; input, only pauses */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	/* other: of the path's time in the phase `other`, the share before the passes of a step and
-	 * behind its update; of the pauses in it, the share that is not there */
+	 * behind its update; of the pauses in it, the share of the interpreter's that are not there
+	 */
 	double between, inside;
 	bool updates; /* other: there is an optimizer */
 	char where[256], text[512];

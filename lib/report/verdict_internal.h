@@ -185,6 +185,14 @@ static inline void verdict_move(struct verdict_study *x, struct verdict_part *p,
 	x->ns[p->cause] -= ns;
 	x->ns[to] += ns;
 }
+#define VERDICT_SILENT_NS 1000000
+/* Does the host of a device do something for long that nothing records? What follows one another in
+ * Python takes less. */
+static inline bool verdict_is_silent(const struct verdict_study *x, const struct verdict_part *p)
+{
+	return p->role == PL_RO_GAP && p->part == PL_PP_NODE && p->rank != PL_NONE &&
+	       x->rank[p->rank].device && p->ns >= VERDICT_SILENT_NS;
+}
 #define VERDICT_PAUSE_NS 500000 /* a shorter pause of a host thread is nothing unusual */
 #define VERDICT_UNUSUAL	 3	/* times the median of the same pause in other steps */
 /* Is a pause unusual that is `usual` long in the median, and no time that operations lose too? */

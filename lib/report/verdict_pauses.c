@@ -110,17 +110,19 @@ void pl_verdict_between(const struct verdict_study *x, struct pl_verdict_row *ro
 		const struct verdict_cell *cell;
 		double ns = (double)p->ns;
 		bool is_inside;
+		pl_ns middle;
 
 		if (p->rank == PL_NONE || p->part != PL_PP_NODE || p->phase != PL_PH_OTHER)
 			continue;
 		cell = verdict_cell(x, p->step, p->rank);
-		is_inside = p->start >= cell->model_begin && p->start < cell->model_end;
+		middle = p->start + p->ns / 2;
+		is_inside = middle >= cell->model_begin && middle < cell->model_end;
 		all += ns;
 		between += is_inside ? 0 : ns;
 		if (p->role != PL_RO_GAP)
 			continue;
 		pauses += ns;
-		inside += is_inside ? ns : 0;
+		inside += is_inside && !verdict_is_silent(x, p) ? ns : 0;
 	}
 	row->updates = x->updates;
 	row->between = all > 0 ? between / all : 0;

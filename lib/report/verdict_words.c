@@ -54,6 +54,7 @@ static uint8_t top_phase(const struct verdict_study *x, unsigned cause, int64_t 
 	return best == PL_PH_OTHER ? PL_PH_UNKNOWN : best;
 }
 
+#define REST_LEAST 0.01 /* of the path: less of it is not told */
 /* Of the path: so much computation is told beside a host that takes as long. */
 #define HIDDEN_LEAST 0.25
 #define CALLS	     0.25 /* of exposed communication, and */
@@ -245,8 +246,20 @@ static void one_rank(struct words *w, uint32_t rank)
 
 static void tell_launch(struct words *w)
 {
+	const struct verdict_study *x = w->x;
+	pl_ns gaps = 0, silent = 0;
 	char what[160];
 
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+
+		if (p->role != PL_RO_GAP || p->part != PL_PP_NODE || p->rank == PL_NONE ||
+		    !x->rank[p->rank].device)
+			continue;
+		gaps += p->ns;
+		silent += verdict_is_silent(x, p) ? p->ns : 0;
+	}
+	w->row->silent = 10 * silent > gaps;
 	one_rank(w, pl_verdict_longest_host(w->x));
 	snprintf(what, sizeof(what), "%s%s", w->top, w->in);
 	set_where(w, what);
@@ -434,22 +447,127 @@ static void tell_compilation(struct words *w)
 	tell_phase(w, PL_PH_COMPILATION, "compilation");
 }
 
-/* A gap of a host thread: the interpreter, or work of the program that nothing records. */
-static void tell_other(struct words *w)
+/* What has no name among the causes. */
+enum rest { BETWEEN, SILENT, LATE, UNEXPLAINED, NAMED, RESTS };
+
+static enum rest rest_of(const struct verdict_study *x, const struct verdict_part *p)
 {
-	bool gap = !strcmp(w->top, "host gap");
+	if (p->part == PL_PP_LATE)
+		return LATE;
+	if (p->part == PL_PP_UNEXPLAINED)
+		return UNEXPLAINED;
+	if (p->role != PL_RO_GAP || p->part != PL_PP_NODE ||
+	    strcmp(verdict_name(x, p->name), "host gap") != 0)
+		return NAMED;
+	return verdict_is_silent(x, p) ? SILENT : BETWEEN;
+}
+
+/* Sums the rest by what it is. `late`, `named`: the rank and the operation with most of theirs. */
+static void sum_rest(const struct words *w, pl_ns *sum, uint32_t *late, pl_id *named)
+{
+	const struct verdict_study *x = w->x;
+	pl_ns most = 0;
+
+	*late = *named = PL_NONE;
+	memset(w->sum, 0, x->g->str.n * sizeof(*w->sum));
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+		enum rest rest = rest_of(x, p);
+
+		if (p->cause != w->cause)
+			continue;
+		sum[rest] += p->left;
+		if (rest == LATE && p->left > most) {
+			most = p->left;
+			*late = p->rank;
+		}
+		if (rest != NAMED || p->part != PL_PP_NODE || p->name >= x->g->str.n)
+			continue;
+		w->sum[p->name] += p->left;
+		if (*named == PL_NONE || w->sum[p->name] > w->sum[*named])
+			*named = p->name;
+	}
+}
+
+/* The others, each with its share of the path. */
+static void tell_others(const struct words *w, const pl_ns *sum, unsigned most, char *out,
+			size_t size)
+{
+	static const char *const words[RESTS] = {
+		[BETWEEN] = "between recorded operations",
+		[SILENT] = "pauses without records",
+		[LATE] = "a late rank",
+		[UNEXPLAINED] = "unexplained",
+		[NAMED] = "other operations",
+	};
+	size_t at = 0;
+
+	*out = '\0';
+	for (unsigned c = 0; c < RESTS; c++) {
+		double share = (double)sum[c] / (double)pl_max_i64(1, w->x->path->length);
+
+		if (c != most && share >= REST_LEAST && at < size)
+			at += (size_t)snprintf(out + at, size - at, "; %s %.0f %%", words[c],
+					       100 * share);
+	}
+}
+
+static void tell_most(struct words *w, unsigned most, const char *percent, const char *also)
+{
 	const char *in = strcmp(w->in, " in communication") ? w->in : " around communication";
 	char what[160];
 
-	pl_verdict_between(w->x, w->row);
-	snprintf(what, sizeof(what), "%s%s", w->top, gap ? w->in : "");
-	set_where(w, what);
-	if (gap)
+	snprintf(what, sizeof(what), "host gap%s", w->in);
+	switch ((enum rest)most) {
+	case BETWEEN:
+		set_where(w, what);
 		TELL(w,
-		     "between recorded operations %s: Python, or work that nothing records%s%s%s",
-		     w->percent, *w->in || *w->line ? "; most of it" : "", in, w->line);
-	else
-		TELL(w, "the rest %s: most of it %s", w->percent, *w->top ? w->top : "unexplained");
+		     "between recorded operations %s: Python, or work that nothing records%s%s%s%s",
+		     percent, *w->in || *w->line ? "; most of it" : "", in, w->line, also);
+		break;
+	case SILENT:
+		set_where(w, what);
+		TELL(w, "the program records nothing %s: pauses of 1 ms and more%s%s%s", percent,
+		     in, w->line, also);
+		break;
+	case LATE:
+		set_where(w, "");
+		TELL(w, "a late rank %s: %s enters the first recorded step after the others%s",
+		     percent, w->row->where, also);
+		break;
+	case UNEXPLAINED:
+		set_where(w, "unexplained");
+		TELL(w, "unexplained %s: no recorded dependency says why%s", percent, also);
+		break;
+	default:
+		set_where(w, w->top);
+		TELL(w, "the rest %s: most of it %s%s", percent, *w->top ? w->top : "latencies",
+		     also);
+	}
+}
+
+static void tell_other(struct words *w)
+{
+	const struct verdict_study *x = w->x;
+	pl_ns sum[RESTS] = { 0 };
+	char also[160], percent[16];
+	unsigned most = BETWEEN;
+	uint32_t late;
+	pl_id named;
+
+	pl_verdict_between(x, w->row);
+	sum_rest(w, sum, &late, &named);
+	for (unsigned c = 0; c < RESTS; c++)
+		most = sum[c] > sum[most] ? c : most;
+	tell_others(w, sum, most, also, sizeof(also));
+	snprintf(percent, sizeof(percent), "%.0f %%",
+		 100 * (double)sum[most] / (double)pl_max_i64(1, x->path->length));
+	if (most == LATE && late != PL_NONE)
+		snprintf(w->own, sizeof(w->own), "rank %d", x->g->rank[late]);
+	snprintf(w->top, sizeof(w->top), "%.*s",
+		 (int)pl_min_size(strcspn(verdict_name(x, named), "("), sizeof(w->top) - 1),
+		 verdict_name(x, named));
+	tell_most(w, most, percent, also);
 }
 
 static void (*const tells[])(struct words *) = {

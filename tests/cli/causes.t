@@ -170,4 +170,70 @@ report batches
 cause "copies between the passes of a step" input 17 23
 cause "... bring batches" memory-stall 0 0
 
+# ---- a host that records nothing ---------------------------------------------------------------------------------
+# serve NAME PAUSE STEPS: two kernels of 20 ms with a pause (ms) between their launches; with or without steps
+serve() {
+	job "$1" 1 nccl '
+		split(pauses, pause, " ")
+		at = 1000
+		for (s = 0; s < 5; s++) {
+			begin = at
+			for (i = 0; i < 2; i++) {
+				free = at + 20
+				queue("aten::mm", "gemm", 20000)
+				at += i ? 0 : 1000 * pause[1]
+			}
+			wait("cudaDeviceSynchronize")
+			at += 20
+			if (pause[2])
+				mark(0, begin, at)
+		}' "$2 $3"
+	report "$1"
+}
+for steps in 1 0; do
+	serve "serve$steps" 70 $steps
+	cause "a host that pauses (steps: $steps)" other 45 65
+	holds "$TMP/out" 'bound by: the program records nothing [45][0-9] %: pauses of 1 ms and more' "... the report says so"
+	cause "... it does not launch too slowly" launch-bound 0 1
+	check "... there is no advice about launches or the interpreter" no grep -qE 'CUDA graphs|time between operations' "$TMP/out"
+done
+# it launches slowly, too: 30 short kernels, and then a pause of 12 ms
+job both 1 nccl '
+	at = 1000
+	for (s = 0; s < 5; s++) {
+		begin = at
+		for (i = 0; i < 30; i++) {
+			free = at + 20
+			queue("aten::mm", "gemm", 100)
+			op("aten::reshape", 300)
+			at += 5
+		}
+		at += 12000
+		free = at + 20
+		queue("aten::mm", "gemm", 100)
+		wait("cudaDeviceSynchronize")
+		mark(0, begin, at)
+	}'
+report both
+cause "slow launches and a pause" launch-bound 20 40
+cause "... have a cause each" other 45 65
+holds "$TMP/out" "launches twice as fast[^']*(--what-if 'scale kind=host_op|runtime by 0.5')" "... the advice on launches leaves the pause"
+
+# ---- the rest --------------------------------------------------------------------------------------------------------
+# rank 1 enters the first step 20 ms after rank 0; 0.5 ms of each step are not recorded
+job late 2 gloo '
+	for (s = 0; s < 4; s++)
+		for (r = 0; r < 2; r++) {
+			at = 21000 + 20000 * s
+			begin = s || r ? at : 1000
+			put(r, "cpu_op", "aten::mm", 1, begin, 18000, "")
+			reduce(r, "dp", s, 1, begin + 18300, at + 19800 - begin - 18300)
+			mark(r, begin, at + 20000)
+		}'
+report late
+cause "a rank that is late" other 18 26
+holds "$TMP/out" 'a late rank 2[0-9] %: rank 1 enters the first recorded step after the others; between recorded operations [1-4] %' \
+	"... is told apart from pauses"
+check "... it is not Python" no grep -q 'Python, or work' "$TMP/out"
+
 done_testing
