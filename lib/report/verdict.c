@@ -102,9 +102,7 @@ static bool brings_samples(const struct verdict_study *x, const struct verdict_p
 
 static bool is_input(const struct verdict_study *x, const struct verdict_part *p)
 {
-	return p->part == PL_PP_NODE &&
-	       (p->phase == PL_PH_INPUT ||
-		(p->role == PL_RO_GAP && !pl_sim_reported(x->s, p->step)) || brings_samples(x, p));
+	return p->part == PL_PP_NODE && (p->phase == PL_PH_INPUT || brings_samples(x, p));
 }
 
 static bool is_garbage(const struct verdict_study *x, const struct verdict_part *p)

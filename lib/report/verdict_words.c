@@ -452,8 +452,8 @@ enum rest { BETWEEN, SILENT, LATE, UNEXPLAINED, NAMED, RESTS };
 
 static enum rest rest_of(const struct verdict_study *x, const struct verdict_part *p)
 {
-	if (p->part == PL_PP_LATE)
-		return LATE;
+	if (p->part == PL_PP_LATE || (!p->step && !pl_sim_reported(x->s, p->step)))
+		return LATE; /* the rank has not begun its first step */
 	if (p->part == PL_PP_UNEXPLAINED)
 		return UNEXPLAINED;
 	if (p->role != PL_RO_GAP || p->part != PL_PP_NODE ||

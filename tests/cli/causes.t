@@ -236,4 +236,51 @@ holds "$TMP/out" 'a late rank 2[0-9] %: rank 1 enters the first recorded step af
 	"... is told apart from pauses"
 check "... it is not Python" no grep -q 'Python, or work' "$TMP/out"
 
+# the same, where rank 1 has recorded something before: a single pause is no wait for input
+job early 2 gloo '
+	for (s = 0; s < 4; s++)
+		for (r = 0; r < 2; r++) {
+			at = 21000 + 20000 * s
+			begin = s || r ? at : 1000
+			if (!s && r)
+				put(1, "cpu_op", "aten::copy_", 1, 500, 100, "")
+			put(r, "cpu_op", "aten::mm", 1, begin, 18000, "")
+			reduce(r, "dp", s, 1, begin + 18300, at + 19800 - begin - 18300)
+			mark(r, begin, at + 20000)
+		}'
+report early
+cause "a pause before the first step of a rank" other 18 26
+holds "$TMP/out" "a late rank 2[0-9] %: rank 1 enters the first recorded step after the others" "... the rank is late"
+check "... is no input" no grep -q '"cause":"input"' "$TMP/json"
+
+# ---- pauses between steps -----------------------------------------------------------------------------------
+# intervals NAME PAUSE...: steps of 100 ms; behind each of them the program logs, and does something else for so many ms
+intervals() {
+	name=$1
+	shift
+	job "$name" 1 gloo '
+		split(pauses, pause, " ")
+		at = 1000
+		for (s = 0; s < 10; s++) {
+			begin = at
+			for (i = 0; i < 9; i++)
+				op(i < 5 ? "aten::mm" : "MmBackward0", 10000)
+			put(0, "user_annotation", "Optimizer.step#SGD.step", 1, at, 10000, "")
+			op("aten::_foreach_add_", 10000)
+			mark(0, begin, at)
+			at += 20
+			op("aten::item", 50)
+			at += 1000 * pause[s + 1]
+		}' "$*"
+	report "$name"
+}
+intervals some 0.1 0.1 0.1 2000 0.1 0.1 0.1 2000 0.1
+cause "long pauses behind two steps" checkpoint 75 85
+cause "... are no input" input 0 1
+intervals one 0.1 0.1 0.1 2000 0.1 0.1 0.1 0.1 0.1
+cause "one long pause" other 60 70
+check "... has no cause" no grep -qE '"cause":"(input|checkpoint|garbage-collection)"' "$TMP/json"
+intervals all 60 55 65 60 70 60 0.1 60 60
+cause "pauses behind most steps" input 25 40
+
 done_testing
