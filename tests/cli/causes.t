@@ -169,6 +169,12 @@ job batches 1 nccl '
 report batches
 cause "copies between the passes of a step" input 17 23
 cause "... bring batches" memory-stall 0 0
+mkdir "$TMP/amd"
+for file in "$TMP/batches"/*; do
+	sed 's/"Memcpy HtoD [^"]*"/"MEMORY_COPY_HOST_TO_DEVICE"/; s/"cuda/"hip/' "$file" >"$TMP/amd/${file##*/}"
+done
+report amd
+cause "... in the words of AMD" input 17 23
 
 # ---- a host that records nothing ---------------------------------------------------------------------------------
 # serve NAME PAUSE STEPS: two kernels of 20 ms with a pause (ms) between their launches; with or without steps

@@ -234,7 +234,7 @@ plant pageable memory-stall 'Memcpy HtoD' cause=memory ms=1.5 named=0
 mkdir "$TMP/hip" "$TMP/copies"
 sed 's/"name": "cuda/"name": "hip/' "$TMP/malloc/rank0.json" >"$TMP/hip/rank0.json"
 first hip memory-stall 'hip(Free|Malloc)'
-for way in DEVICE_TO_HOST:memory-stall HOST_TO_DEVICE:input; do
+for way in DEVICE_TO_HOST:memory-stall HOST_TO_DEVICE:memory-stall; do
 	sed 's/"name": "cuda/"name": "hip/; s/"Memcpy HtoD [^"]*"/"MEMORY_COPY_'${way%:*}'"/' "$TMP/pageable/rank0.json" >"$TMP/copies/rank0.json"
 	first copies ${way#*:} "MEMORY_COPY_${way%:*}"
 done
