@@ -224,18 +224,18 @@ static uint32_t takes_it(const struct pl_edit *e, uint32_t use)
 	return found == PL_NONE ? use : found;
 }
 
-/* The layer with n kept tensors. */
-static int recompute_layer(struct pl_rewriter *r, const struct found *f, const struct kept *kept,
-			   size_t n_kept, const char *name, struct pl_err *err)
+/* The layer that keeps the tensors from `begin` to `end` of f->kept. */
+static int recompute_layer(struct pl_rewriter *r, const struct found *f, size_t begin, size_t end,
+			   const char *name, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	struct ran *v = NULL;
 	size_t n = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&v, n_kept + 1, sizeof(*v), err));
-	for (size_t i = 0; i < n_kept; i++) {
-		const struct pl_etensor *x = &e->tensor[kept[i].tensor];
+	PL_TRY(pl_alloc(&v, end - begin + 1, sizeof(*v), err));
+	for (size_t i = begin; i < end; i++) {
+		const struct pl_etensor *x = &e->tensor[f->kept[i].tensor];
 		const struct pl_enode *p = &e->node[x->producer];
 		uint32_t use = use_of(e, x);
 
@@ -248,7 +248,7 @@ static int recompute_layer(struct pl_rewriter *r, const struct found *f, const s
 		}
 		v[n++] = (struct ran){ x->step, p->res, p->layer,
 				       p->flags & PL_NF_LAYER ? x->producer : PL_NONE, use };
-		rw_set_remade(r, kept[i].tensor, true);
+		rw_set_remade(r, f->kept[i].tensor, true);
 	}
 	n = unite(e, v, n);
 	for (size_t i = 0; i < n; i++) {
@@ -287,7 +287,7 @@ static int apply_recompute(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 
 		while (end < f.n_kept && f.kept[end].arg == i)
 			end++;
-		PL_TRY(recompute_layer(r, &f, f.kept + begin, end - begin, rw->arg[i], err));
+		PL_TRY(recompute_layer(r, &f, begin, end, rw->arg[i], err));
 	}
 out:
 	found_fini(&f);
