@@ -331,8 +331,9 @@ static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_e
 	b->before = b->x->network->batch > 0 ? b->x->network->batch : 1;
 	b->by = rw->x * b->before;
 	if (rw->k && b->c->select.keys)
-		return pl_fail(err, PL_EDATA,
-			       "a number of samples is one for all ranks; write: batch by=X rank=R");
+		return pl_fail(
+			err, PL_EDATA,
+			"a number of samples is one for all ranks; write: batch by=X rank=R");
 	if (rw->k && b->work.batch.other_pass)
 		return pl_fail(
 			err, PL_EDATA,
