@@ -84,18 +84,12 @@ static int find_usual(struct report *r, double rate, struct pl_err *err)
 /* The first copy that is not before this node. */
 static size_t first_copy(const struct report *r, uint32_t shape, uint32_t node)
 {
-	size_t low = 0, high = r->n_copies;
+	size_t i = 0;
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		const struct usual_copy *x = &r->copy[mid];
-
-		if (x->shape < shape || (x->shape == shape && x->node < node))
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	PL_LOWER_BOUND(i, r->n_copies,
+		       r->copy[i].shape < shape ||
+			       (r->copy[i].shape == shape && r->copy[i].node < node));
+	return i;
 }
 
 static pl_ns beyond(const struct pl_gstep *st, const struct usual_copy *x)

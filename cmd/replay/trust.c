@@ -686,8 +686,8 @@ int find_interval(struct report *r, struct pl_err *err)
 	if (b->other_share > PL_SELFTEST_CHANGE)
 		because(t, TRUST_MEDIUM,
 			"more or fewer of the recorded steps synchronise than of the job's, so "
-			"%.0f "
-			"%% of the change may be wrong: record a multiple of so many steps",
+			"%.0f %% "
+			"of the change may be wrong: record a multiple of so many steps",
 			100 * b->other_share);
 	if (has_rewrite(r, PL_RW_LOADER_WORKERS) && !r->start_device)
 		because(t, TRUST_MEDIUM,

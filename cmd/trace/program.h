@@ -19,6 +19,9 @@ struct config {
 
 /* The options for reading, except threads and execution traces. */
 struct pl_import_opts import_opts(const struct config *c);
+/* Refuse options without effect: where a command is recorded, those of files; with --check, those
+ * that choose events or say how they are written. */
+int check_options(const struct config *c, struct pl_err *err) PL_MUST;
 
 /* ---- select.c -------------------------------------------------------------------------------- */
 

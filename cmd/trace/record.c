@@ -5,36 +5,6 @@
 
 #include "program.h"
 
-/* Options that say how files are read or written. */
-static int check_options(const struct config *c, struct pl_err *err)
-{
-	const struct {
-		bool set;
-		const char *name;
-	} of_files[] = {
-		{ strcmp(c->to, "trace") != 0, "to" },
-		{ c->rank.n, "rank" },
-		{ c->step.n, "step" },
-		{ c->time, "time" },
-		{ c->kind, "kind" },
-		{ c->name, "name" },
-		{ c->check, "check" },
-		{ c->top >= 0, "top" },
-		{ c->from, "from" },
-		{ c->rank_from, "rank-from" },
-		{ c->columns, "columns" },
-		{ c->c.strict, "strict" },
-		{ c->salvage, "salvage" },
-	};
-
-	for (size_t i = 0; i < PL_LEN(of_files); i++)
-		if (of_files[i].set)
-			return pl_fail(err, PL_EUSAGE,
-				       "--%s is for files, not for recording a command",
-				       of_files[i].name);
-	return 0;
-}
-
 int record(struct config *c, char **argv, struct pl_err *err)
 {
 	char folder[64], text[512];

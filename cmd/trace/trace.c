@@ -62,29 +62,35 @@ struct pl_import_opts import_opts(const struct config *c)
 					.columns = c->columns };
 }
 
-/* Options that choose events, or say how they are written: --check reads all, and writes none. */
-static int check_options(const struct config *c, struct pl_err *err)
+int check_options(const struct config *c, struct pl_err *err)
 {
+	bool command = c->c.behind >= 0;
 	const struct {
 		bool set;
 		const char *name;
-	} of_output[] = {
-		{ strcmp(c->to, "trace") != 0, "to" },
-		{ c->rank.n, "rank" },
-		{ c->step.n, "step" },
-		{ c->time, "time" },
-		{ c->kind, "kind" },
-		{ c->name, "name" },
-		{ c->top >= 0, "top" },
-		{ c->salvage, "salvage" },
+		bool reads; /* says how files are read, which --check does, too */
+	} of_files[] = {
+		{ strcmp(c->to, "trace") != 0, "to", false },
+		{ c->rank.n, "rank", false },
+		{ c->step.n, "step", false },
+		{ c->time, "time", false },
+		{ c->kind, "kind", false },
+		{ c->name, "name", false },
+		{ c->check, "check", true },
+		{ c->top >= 0, "top", false },
+		{ c->from, "from", true },
+		{ c->rank_from, "rank-from", true },
+		{ c->columns, "columns", true },
+		{ c->c.strict, "strict", true },
+		{ c->salvage, "salvage", false },
 	};
 
-	for (size_t i = 0; i < PL_LEN(of_output) && c->check; i++)
-		if (of_output[i].set)
-			return pl_fail(err, PL_EUSAGE,
-				       "--%s is not for --check, which reads whole inputs and "
-				       "writes no trace",
-				       of_output[i].name);
+	for (size_t i = 0; i < PL_LEN(of_files); i++)
+		if (of_files[i].set && (command || (c->check && !of_files[i].reads)))
+			return pl_fail(err, PL_EUSAGE, "--%s is %s", of_files[i].name,
+				       command ? "for files, not for recording a command"
+					       : "not for --check, which reads whole inputs and "
+						 "writes no trace");
 	return 0;
 }
 

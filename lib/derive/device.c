@@ -25,9 +25,8 @@
 
 #define GRAPH_NEAR   64	  /* operations of a CUDA graph that are looked back */
 #define GRAPH_GAP_NS 4000 /* between operations of a graph that follow one another at once */
-#define INNER_NS                                                                                   \
-	100000 /* calls inside a collective are at its begin or end if they are so near,           \
-		* or in the last tenth of it */
+/* Calls inside a collective are at its begin or end if they are so near, or in its last tenth. */
+#define INNER_NS 100000
 
 /* How far two neighbours may overlap and still count as one after the other. */
 static pl_ns slack(pl_ns dur)

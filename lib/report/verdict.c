@@ -32,14 +32,6 @@ static bool is_call(const struct verdict_study *x, pl_id name, bool (*is)(const 
 	return name != PL_NONE && is(verdict_name(x, name));
 }
 
-/* Between host and device; PL_COPY_OTHER also of what is no copy. */
-static enum pl_copy_direction direction(const struct verdict_study *x, const struct verdict_part *p)
-{
-	return p->role == PL_RO_COPY && p->name != PL_NONE
-		       ? pl_graph_copy_direction(verdict_name(x, p->name))
-		       : PL_COPY_OTHER;
-}
-
 static bool is_host(const struct verdict_study *x, const struct verdict_part *p)
 {
 	return p->rank != PL_NONE && x->rank[p->rank].device && p->part == PL_PP_NODE &&
@@ -122,8 +114,8 @@ static bool is_memory(const struct verdict_study *x, const struct verdict_part *
 
 	if (run && run->memory && (!verdict_is_silent(x, p) || is_price(run)))
 		return true;
-	return p->part == PL_PP_NODE &&
-	       (direction(x, p) != PL_COPY_OTHER || is_call(x, p->name, pl_graph_manages_memory));
+	return p->part == PL_PP_NODE && (verdict_direction(x, p) != PL_COPY_OTHER ||
+					 is_call(x, p->name, pl_graph_manages_memory));
 }
 
 static bool is_host_sync(const struct verdict_study *x, const struct verdict_part *p)
@@ -302,9 +294,9 @@ static int begin_run(struct verdict_study *x, const struct verdict_part *before,
 
 	run.memory = is_call(x, run.waited, pl_graph_manages_memory);
 	if (before && before->role == PL_RO_COPY && run.waited != PL_NONE)
-		run.memory |=
-			has_name(x, before->name, "*Pageable*") &&
-			(direction(x, before) == PL_COPY_TO_DEVICE || before->ns > BIG_COPY_NS);
+		run.memory |= has_name(x, before->name, "*Pageable*") &&
+			      (verdict_direction(x, before) == PL_COPY_TO_DEVICE ||
+			       before->ns > BIG_COPY_NS);
 	return pl_append(&x->run, &x->n_runs, &x->cap_runs, &run, sizeof(run), err);
 }
 

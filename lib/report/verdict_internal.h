@@ -145,15 +145,22 @@ static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_
 	return sh->role[node] == PL_RO_COMPUTE &&
 	       (pl_graph_is_product(op) || op == PL_OP_NORMALIZATION);
 }
-/* Which way it copies; not through pageable memory, which stops the host: PL_COPY_OTHER. */
+/* The direction in which a part copies. PL_COPY_OTHER: it is no copy between host and device. */
+static inline enum pl_copy_direction verdict_direction(const struct verdict_study *x,
+						       const struct verdict_part *p)
+{
+	return p->role == PL_RO_COPY && p->name != PL_NONE
+		       ? pl_graph_copy_direction(verdict_name(x, p->name))
+		       : PL_COPY_OTHER;
+}
+/* The same of an operation, but PL_COPY_OTHER where pageable memory stops the host. */
 static inline enum pl_copy_direction verdict_copies(const struct verdict_study *x,
 						    const struct verdict_part *p)
 {
-	const char *name = p->name == PL_NONE ? "" : verdict_name(x, p->name);
+	enum pl_copy_direction direction = verdict_direction(x, p);
+	bool stops = direction != PL_COPY_OTHER && pl_glob("*Pageable*", verdict_name(x, p->name));
 
-	return p->part != PL_PP_NODE || p->role != PL_RO_COPY || pl_glob("*Pageable*", name)
-		       ? PL_COPY_OTHER
-		       : pl_graph_copy_direction(name);
+	return p->part != PL_PP_NODE || stops ? PL_COPY_OTHER : direction;
 }
 /* Does a thread issue communication, or wait in it? That computes nothing. */
 static inline bool verdict_issues(const struct verdict_study *x, unsigned role, unsigned phase,

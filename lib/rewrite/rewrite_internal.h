@@ -100,7 +100,7 @@ struct rw_state {
 	int64_t accumulate;
 	int64_t wrap; /* so many groups of parameters are one; -1: all, 0: as recorded */
 	struct rw_network network;
-	struct pl_rewrite_basis basis; /* of what changed durations and the network */
+	struct pl_rewrite_basis basis; /* of the changes of durations and of the network */
 	size_t undo;		       /* mark of the edit */
 	struct rw_piece *piece;	       /* of interrupted communication */
 	size_t n_pieces, cap_pieces;

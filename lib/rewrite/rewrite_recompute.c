@@ -145,32 +145,18 @@ static int find_inside(struct found *f, const struct pl_edit *e, struct pl_err *
 	return 0;
 }
 
-/* The first of what is inside the range. */
-static size_t first_inside(const struct found *f, const struct inside *x)
-{
-	size_t low = 0, high = f->n_inside;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (by_range(&f->inside[mid], x) < 0)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
 /* What the range computed; with the pauses of its thread, if that computes. -1: some is fused. */
 static pl_ns forward_of(const struct pl_rewriter *r, const struct found *f, const struct ran *x)
 {
 	const struct pl_edit *e = r->e;
 	const struct inside at = { x->step, x->layer, e->res[x->res].rank, 0 };
 	pl_ns sum = 0, pauses = 0;
+	size_t k = 0;
 
 	if (x->forward != PL_NONE)
 		return rw_fused(r, x->forward) ? -1 : e->node[x->forward].dur;
-	for (size_t k = first_inside(f, &at); k < f->n_inside; k++) {
+	PL_LOWER_BOUND(k, f->n_inside, by_range(&f->inside[k], &at) < 0);
+	for (; k < f->n_inside; k++) {
 		const struct inside *in = &f->inside[k];
 		const struct pl_enode *n = &e->node[in->node];
 
