@@ -184,6 +184,13 @@ static const struct words equal_stages = {
 static const struct words quiet_machines = {
 	"machines without other work, processors and devices with constant clocks", { 0 }
 };
+/* Memory of hosts. */
+static const struct words kept_memory = {
+	"memory that the process keeps: an allocator that gives none back to the system",
+	{ [TORCH] = "memory that the process keeps: gradients that stay "
+		    "(zero_grad(set_to_none=False)), or an allocator that gives none back "
+		    "(glibc: MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0)" }
+};
 /* What the host keeps, such as parameters or activations. */
 static const struct words less_on_the_host = {
 	"less that the host keeps, if the memory of the device holds it, or copies that begin "
@@ -217,6 +224,8 @@ static const struct words *what_to_do(const struct report *r, const struct advic
 
 	if (a->cause == PL_VERDICT_CHECKPOINT && v->inferred)
 		return &behind_steps;
+	if (a->cause == PL_VERDICT_MEMORY && v->fresh)
+		return &kept_memory;
 	if (a->cause == PL_VERDICT_MEMORY && v->offload)
 		return &less_on_the_host;
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)

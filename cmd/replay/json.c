@@ -79,8 +79,10 @@ static void put_summary(struct pl_writer *w, const struct config *c, const struc
 		if (is_unreliable(r))
 			pl_json_bool(w, "not_reliable", true);
 	}
-	if (r->trust.profiler > 0)
-		pl_json_real(w, "profiler_share", r->trust.profiler);
+	if (r->trust.extra.profiler > 0)
+		pl_json_real(w, "profiler_share", r->trust.extra.profiler);
+	if (r->trust.extra.memory > 0)
+		pl_json_real(w, "new_memory_share", r->trust.extra.memory);
 	if (what_if && r->basis.assumed)
 		pl_json_bool(w, "rings_assumed", true);
 	if (what_if && r->basis.links_assumed)

@@ -271,7 +271,8 @@ void report_fini(struct report *r)
 	pl_free(r->row);
 	pl_free(r->step);
 	pl_free(r->bias);
-	pl_free(r->copy);
+	pl_new_memory_fini(&r->new_memory);
+	pl_free(r->slow_op);
 	pl_write_fini(&r->explained);
 	pl_picture_fini(&r->picture);
 	pl_sim_account_fini(&r->account);

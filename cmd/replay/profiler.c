@@ -1,5 +1,6 @@
 /*
- * The time that the profiler itself takes, and predictions without it.
+ * The time that the profiler itself takes, and predictions without it; with half of what hosts take
+ * for writing into new memory.
  *
  * A profiler of operations costs the threads of the program time before and after each operation
  * and each part of one. A user changes the job and runs it without a profiler, so a prediction is
@@ -15,6 +16,10 @@
  *
  * A job whose ranks have devices keeps the recorded times: there the devices set the pace, or
  * launches do, whose cost nobody measured yet.
+ *
+ * Nobody knows how much of the time for new memory (cost/new_memory.h) the job has without the
+ * profiler, which allocates too. So a prediction is the ratio of two steps with half of it, and its
+ * interval reaches to all of it and to none.
  */
 #include <math.h>
 
@@ -97,52 +102,76 @@ static double most_scaled(const struct pl_plan *p)
 	return most;
 }
 
-/* The profiler's share of a path, if a part costs r->trust.part_ns. Where durations were scaled,
- * the cost was, too. A model of sizes has taken it for the fixed time of operations. */
-double profiler_share(const struct report *r, const struct pl_sim *s, const struct pl_path *p)
+/* Where durations were scaled, so were the costs. A model of sizes has taken that of the profiler
+ * for the fixed time of operations, and half of the time for new memory. */
+struct extra extra_time(const struct report *r, const struct pl_sim *s, const struct pl_path *p)
 {
 	const bool scaled = !(r->basis.work_ns > 0);
 	const double most = r->changes ? most_scaled(&r->changes->plan) : 1;
-	double parts = 0;
+	struct extra sum = { 0 };
 
-	for (size_t i = 0; i < p->n && r->trust.part_ns > 0; i++) {
+	for (size_t i = 0; i < p->n; i++) {
 		const struct pl_path_item *x = &p->item[i];
 		const struct pl_gstep *st = &r->g.step[x->step];
+		double by = scaled && st->dur[x->node] > 0
+				    ? fmin((double)pl_sim_durations(s, x->step)[x->node] /
+						   (double)st->dur[x->node],
+					   most)
+				    : 1;
 
-		if (x->part != PL_PP_NODE || !has_cost(&r->g, &r->g.shape[st->shape], x->node))
+		if (x->part != PL_PP_NODE)
 			continue;
-		parts += scaled && st->dur[x->node] > 0
-				 ? fmin((double)pl_sim_durations(s, x->step)[x->node] /
-						(double)st->dur[x->node],
-					most)
-				 : 1;
+		if (has_cost(&r->g, &r->g.shape[st->shape], x->node))
+			sum.profiler += by * r->trust.part_ns;
+		if (scaled)
+			sum.memory += fmin(by * (double)pl_new_memory_time(&r->new_memory, &r->g,
+									   x->step, x->node),
+					   (double)x->ns);
 	}
-	return p->length > 0 ? parts * r->trust.part_ns / (double)p->length : 0;
+	if (p->length <= 0)
+		return (struct extra){ 0 };
+	return (struct extra){ sum.profiler / (double)p->length, sum.memory / (double)p->length };
 }
 
-/* By how much a ratio of steps changes if the profiler takes these shares before and after. */
-static double correction(double before, double after)
+/* By how much a ratio of steps changes without `profiler` times what the profiler takes before and
+ * after, and without `memory` times the time for new memory. */
+static double correction(const struct extra *before, const struct extra *after, double profiler,
+			 double memory)
 {
-	return (1 - fmin(after, MOST_SHARE)) / (1 - fmin(before, MOST_SHARE));
+	double then = profiler * after->profiler + memory * after->memory;
+	double now = profiler * before->profiler + memory * before->memory;
+
+	return (1 - fmin(then, MOST_SHARE)) / (1 - fmin(now, MOST_SHARE));
 }
 
-double profiler_correction(double before, double after, double *error)
+double extra_correction(const struct extra *before, const struct extra *after, double *error)
 {
-	double by = correction(before, after);
+	const double half = 0.5;
+	double by = correction(before, after, 1, half);
 
-	*error = fmax(fabs(correction(before * SPREAD, after * SPREAD) - by),
-		      fabs(correction(before / SPREAD, after / SPREAD) - by));
+	*error = hypot(fmax(fabs(correction(before, after, SPREAD, half) - by),
+			    fabs(correction(before, after, 1 / SPREAD, half) - by)),
+		       fmax(fabs(correction(before, after, 1, 1) - by),
+			    fabs(correction(before, after, 1, 0) - by)));
 	return by;
 }
 
-void correct_for_profiler(struct report *r)
+bool is_extra(const struct extra *x)
 {
-	double before = r->trust.profiler, after = profiler_share(r, r->s, &r->path), by, error;
+	return x->profiler > 0 || x->memory > 0;
+}
 
-	if (!(before > 0))
+void correct_for_extra(struct report *r)
+{
+	struct extra before = r->trust.extra, after = extra_time(r, r->s, &r->path);
+	double by, error;
+
+	if (r->basis.work_ns > 0)
+		before.memory = 0;
+	if (!is_extra(&before))
 		return;
-	by = profiler_correction(before, after, &error);
-	r->trust.profiler_error =
+	by = extra_correction(&before, &after, &error);
+	r->trust.extra_error =
 		r->replayed_mean > 0 ? error * r->predicted_mean / r->replayed_mean : 0;
 	for (size_t i = 0; i < r->n_steps; i++)
 		if (r->step[i].predicted != INT64_MIN)

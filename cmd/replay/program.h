@@ -4,6 +4,7 @@
 
 #include "core/cmd.h"
 #include "cost/expand.h"
+#include "cost/new_memory.h"
 #include "cost/predictor.h"
 #include "inputs/inputs.h"
 #include "io/table.h"
@@ -93,7 +94,7 @@ struct halving {
 	double factor, touched; /* touched: by which share operations of a class get shorter */
 	bool comm, pauses;	/* communication, pauses of threads are among them */
 	bool in_graph;		/* in place of a change of the graph: without contention */
-	double profiler_error;	/* as in struct trust */
+	double extra_error;	/* as in struct trust */
 };
 
 struct change_row {
@@ -118,10 +119,10 @@ struct memory_row {
 	char at[128]; /* the operation that begins then, "" none */
 };
 
-/* A copy of a host, and what others take for as many bytes. */
-struct usual_copy {
-	uint32_t shape, node;
-	pl_ns ns;
+/* Time on a path that the job may not have without the profiler, as shares of the path: the
+ * profiler's own, and what hosts take longer for writing into new memory. */
+struct extra {
+	double profiler, memory;
 };
 
 enum trust_level { TRUST_HIGH, TRUST_MEDIUM, TRUST_LOW };
@@ -135,9 +136,8 @@ struct trust {
 	bool unlike_work;	      /* likewise */
 	struct pl_selftest_path path; /* of the recorded run */
 	double part_ns;	 /* that the profiler takes for a part of an operation; 0: not known */
-	double profiler; /* its share of the recorded path */
-	double profiler_error; /* half of the 90 % interval of the ratio, as its cost is estimated
-				*/
+	struct extra extra; /* of the recorded path */
+	double extra_error; /* half of the 90 % interval of the ratio, as this is estimated */
 	double work[2];	       /* recorded: communication and other operations, ns */
 	/* the 90 % interval of predicted / replayed, less the predicted ratio: low <= 0 <= high */
 	double low, high;
@@ -183,9 +183,9 @@ struct report {
 	double bias_mean, bias_period; /* the second where steps overlap */
 	bool bias_out;		       /* predicted times are corrected for the bias */
 	struct trust trust;
-	struct usual_copy *copy; /* by shape and node: find_new_memory() */
-	size_t n_copies, cap_copies;
-	double new_memory_ns;	       /* of a rank in a step */
+	struct pl_new_memory new_memory; /* find_unusual() */
+	struct pl_selftest_slow *slow_op; /* by shape and node: find_unusual() */
+	size_t n_slow_ops;
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;
@@ -304,20 +304,22 @@ double doubt(const struct report *r);
 /* ---- profiler.c ---- */
 /* What the profiler costs, from the recorded graph: r->trust.part_ns. */
 int find_profiler(struct report *r, struct pl_err *err) PL_MUST;
-/* Its share of a path of the simulator. */
-double profiler_share(const struct report *r, const struct pl_sim *s, const struct pl_path *p);
-/* By how much a ratio of steps changes if the profiler takes these shares before and after; *error:
- * half of the 90 % interval. */
-double profiler_correction(double before, double after, double *error);
-/* Make the predicted times those of a job without the profiler, as shares of the recorded one. */
-void correct_for_profiler(struct report *r);
+/* Of a path of the simulator. */
+struct extra extra_time(const struct report *r, const struct pl_sim *s, const struct pl_path *p);
+bool is_extra(const struct extra *x);
+/* By how much a ratio of steps changes without the profiler's time and with half of that for new
+ * memory, if these are the shares before and after; *error: half of the 90 % interval. */
+double extra_correction(const struct extra *before, const struct extra *after, double *error);
+/* Make the predicted times those of a job without this time, as shares of the recorded one. */
+void correct_for_extra(struct report *r);
 
-/* ---- new_memory.c ---- */
-/* How long copies of hosts usually take, and how much longer they take into new memory: r->copy,
- * r->new_memory_ns. Needs the column of work. */
-int find_new_memory(struct report *r, struct pl_err *err) PL_MUST;
-/* What a node of the recorded step takes longer, because the memory that it writes is new; 0. */
-pl_ns for_new_memory(const struct report *r, size_t step, uint32_t node);
+/* ---- unusual.c ---- */
+/* Which operations of hosts take several times as long as others of the same work: r->new_memory,
+ * r->slow_op. Needs the columns of names and work. */
+int find_unusual(struct report *r, struct pl_err *err) PL_MUST;
+/* What a node of the recorded step takes longer than those; 0: nothing. Not the time for new memory,
+ * of which predictions have half, but where a model of sizes predicts. */
+pl_ns slower_by(const struct report *r, size_t step, uint32_t node);
 
 /* ---- trust.c ---- */
 /* What speaks against the recording: ranks that are not there, equal operations that take unlike

@@ -230,7 +230,7 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	if (rc >= 0)
 		rc = explain(&r, changed, pool, err);
 	if (rc >= 0 && changed) {
-		correct_for_profiler(&r);
+		correct_for_extra(&r);
 		rc = find_interval(&r, err);
 		if (rc >= 0)
 			rc = find_spread(&r, true, err);
@@ -245,7 +245,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	r.memory_over_time = c->to == AS_HTML && isnan(r.predicted_mean);
 	if (!c->per && c->table == SEC_ALL &&
 	    (c->to == AS_TEXT || c->to == AS_JSON || c->to == AS_HTML))
-		PL_TRY(pl_verdict_find(&r.g, r.s, &r.run, &r.path, &r.account, &r.verdict, err));
+		PL_TRY(pl_verdict_find(&r.g, r.s, &r.run, &r.path, &r.account, &r.new_memory,
+				       &r.verdict, err));
 	if (worth && !changed)
 		PL_TRY(advise_settings(&r, pool, err));
 	if (wants(c, SEC_MEMORY))

@@ -23,7 +23,7 @@ static int predict(struct report *p, struct pl_pool *pool, struct pl_err *err)
 	PL_CHECK(test_graph(p, true, err));
 	PL_CHECK(use_plan(&p->changes->plan, p->changes, p, err));
 	PL_CHECK(explain(p, true, pool, err));
-	correct_for_profiler(p);
+	correct_for_extra(p);
 	return find_interval(p, err);
 }
 

@@ -16,7 +16,8 @@
  *	- the fit of operations, where their sizes change: the error of the regression;
  *	- half of the bias, or all of it where the prediction is not corrected for it;
  *	- the scatter of the ranks, where the job gets another number of ranks;
- *	- what the profiler costs, which the prediction leaves out (profiler.c).
+ *	- what the profiler costs, which the prediction leaves out, and the time for new memory, of
+ *	  which it has half (profiler.c).
  *
  * One more part counts where the real change is less than predicted: what other groups of sharded
  * parameters, or communication of threads beside computation, may not save.
@@ -157,7 +158,7 @@ static void judge_path(struct trust *t)
 /* A profiler takes its time beside operations, so it counts most where these are short. */
 static void judge_profiler(struct report *r)
 {
-	double share = r->trust.profiler;
+	double share = r->trust.extra.profiler;
 
 	if (share >= MEDIUM)
 		because(&r->trust, share >= LOW ? TRUST_MEDIUM : TRUST_HIGH,
@@ -244,17 +245,17 @@ static void judge_waits(struct report *r)
 
 static void judge_new_memory(struct report *r)
 {
-	double share = r->new_memory_ns / r->replayed_mean;
+	double share = r->trust.extra.memory;
 
 	if (share >= NEW_MEMORY)
 		because(&r->trust, TRUST_MEDIUM,
-			"copies into new memory take %.0f %% of the step: by what was allocated "
-			"before, the same job has more or fewer of them",
+			"writing into new memory takes %.0f %% of the step: by what was allocated "
+			"before, the same job does more or less of it, and predictions have half",
 			100 * share);
 }
 
-/* Threads that lose their processors. The recording does not say to whom, so nobody knows whether
- * they would lose as much after a change. */
+/* Threads that lose their processors, or write into new memory. The recording does not say which, so
+ * nobody knows whether they would lose as much after a change. */
 static int judge_operations(struct report *r, struct pl_err *err)
 {
 	double times;
@@ -263,8 +264,8 @@ static int judge_operations(struct report *r, struct pl_err *err)
 	if (times >= PL_SELFTEST_UNLIKE)
 		because(&r->trust, TRUST_MEDIUM,
 			"a tenth of the computation is in operations that take %s%.0f times as "
-			"long as others of the same name and sizes: the machine was busy, or "
-			"threads shared processors",
+			"long as others of the same name and sizes: the machine was busy, "
+			"threads shared processors, or memory was new",
 			times > MOST_TIMES ? "more than " : "", fmin(times, MOST_TIMES));
 	return 0;
 }
@@ -310,7 +311,7 @@ int judge_recording(struct report *r, struct pl_err *err)
 {
 	PL_CHECK(find_missing(&r->trust, &r->g, err));
 	PL_CHECK(find_drift(r, DRIFT, &r->trust.drift, &r->trust.unlike_work, err));
-	PL_CHECK(find_new_memory(r, err));
+	PL_CHECK(find_unusual(r, err));
 	return judge_operations(r, err);
 }
 
@@ -379,7 +380,7 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	pl_selftest_path(selftest, r->path.n ? &r->path : &path, &t->path);
 	judge_path(t);
 	PL_TRY(find_profiler(r, err));
-	t->profiler = profiler_share(r, r->s, r->path.n ? &r->path : &path);
+	t->extra = extra_time(r, r->s, r->path.n ? &r->path : &path);
 	judge_profiler(r);
 	PL_TRY(find_waits(r, r->path.n ? &r->path : &path, err));
 	judge_waits(r);
@@ -459,8 +460,8 @@ static bool is_pause(const struct pl_graph *g, const struct pl_shape *sh, uint32
 	       !(sh->phase && pl_graph_phase_holds(sh->phase[i]));
 }
 
-/* Time on the path that the job may not have without the profiler: pauses, and what copies take
- * longer because memory is new. */
+/* Time on the path that the job may not have without the profiler: pauses, and what operations take
+ * longer than others of the same work, but for the time for new memory that profiler.c counts. */
 static pl_ns may_vanish(const struct report *r, const struct pl_path_item *x)
 {
 	const struct pl_shape *sh = &r->g.shape[r->g.step[x->step].shape];
@@ -469,13 +470,13 @@ static pl_ns may_vanish(const struct report *r, const struct pl_path_item *x)
 		return 0;
 	return is_pause(&r->g, sh, x->node)
 		       ? x->ns
-		       : pl_min_i64(x->ns, for_new_memory(r, x->step, x->node));
+		       : pl_min_i64(x->ns, slower_by(r, x->step, x->node));
 }
 
 /*
  * Time of the predicted path that the changes leave as it is. Pauses of threads: the interpreter,
- * the profiler, collection of garbage, which a profiler makes more frequent. What copies take into
- * new memory, which another run of the job may not have. And operations between two that changed,
+ * the profiler, collection of garbage, which a profiler makes more frequent. What operations take
+ * longer than others of the same work, which another run of the job may not have. And operations between two that changed,
  * if they take less time than those: a selection by phase or name misses operations that belong to
  * the same layers. A model of sizes says which operations change, so these do not count then.
  */
@@ -628,7 +629,7 @@ void find_saving(const struct report *r, const struct halving *x, struct saving 
 	*s = (struct saving){ 0 };
 	if (!(r->mean > 0))
 		return;
-	bounds(ratio, &path, square(of_steps(r, x->length)) + square(x->profiler_error), &low,
+	bounds(ratio, &path, square(of_steps(r, x->length)) + square(x->extra_error), &low,
 	       &high);
 	high = fmin(high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL); /* nothing gets longer */
 	*s = (struct saving){ 1 - ratio, 1 - ratio - high, 1 - ratio - low };
@@ -653,7 +654,7 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 	       square(of_steps(r, NULL)) + square(doubt(r) / r->replayed_mean) +
 		       square(r->bias_out ? bias / 2 : bias) + square(of_ranks(r)) +
 		       square(PL_SELFTEST_NORMAL * b->work_ns / r->replayed_mean) +
-		       square(r->trust.profiler_error),
+		       square(r->trust.extra_error),
 	       low, high);
 	/* No step gets shorter if durations only get longer, and the reverse. On another device
 	 * they may do so only by the model, which says how wrong it may be. */

@@ -372,7 +372,8 @@ bool only_simulates(const struct report *r)
 static int take_times(const struct report *r, const struct pl_sim *s, struct halving *x,
 		      pl_ns *length, struct pl_err *err)
 {
-	double before = profiler_share(r, r->s, &r->path), by = 1;
+	struct extra before = extra_time(r, r->s, &r->path), after;
+	double by = 1;
 	struct pl_path path = { 0 };
 	struct pl_run run = { 0 };
 	size_t n = 0;
@@ -381,10 +382,11 @@ static int take_times(const struct report *r, const struct pl_sim *s, struct hal
 	PL_TRY(pl_sim_run(s, &run, err));
 	x->mean = pl_sim_steps_overlap(r->s) ? pl_sim_run_mean_period(s, &run)
 					     : pl_sim_run_mean_step(s, &run);
-	if (before > 0) {
+	if (is_extra(&before)) {
 		PL_TRY(pl_sim_path_find(s, &run, &path, err));
-		by = profiler_correction(before, profiler_share(r, s, &path), &x->profiler_error);
-		x->profiler_error *= x->mean / r->mean;
+		after = extra_time(r, s, &path);
+		by = extra_correction(&before, &after, &x->extra_error);
+		x->extra_error *= x->mean / r->mean;
 		x->mean *= by;
 	}
 	for (size_t k = 0; k < r->g.n_steps; k++)
@@ -429,10 +431,14 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 		 struct pl_err *err)
 {
 	bool contends = !x->in_graph && r->basis.contention > 1;
+	struct extra extra;
 
-	if (contends_already(r) || (!contends && !(r->trust.part_ns > 0)))
+	if (contends_already(r))
 		return 0;
-	if (is_large(count_nodes(&r->g)) && !(profiler_share(r, r->s, &r->path) > MATTERS))
+	extra = extra_time(r, r->s, &r->path);
+	if (!contends && !is_extra(&extra))
+		return 0;
+	if (is_large(count_nodes(&r->g)) && !(extra.profiler + extra.memory > MATTERS))
 		return 0;
 	return simulate_line(r, line, x, length, err);
 }

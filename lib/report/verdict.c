@@ -370,6 +370,25 @@ static void find_causes(struct verdict_study *x)
 	}
 }
 
+/* A part of what operations take is for new memory: as much of it as the path has of them. */
+static void find_new_memory(struct verdict_study *x)
+{
+	for (size_t i = 0; i < x->n_parts; i++) {
+		struct verdict_part *p = &x->part[i];
+		pl_ns ns = p->part == PL_PP_NODE
+				   ? pl_new_memory_time(x->memory, x->g, p->step, p->node)
+				   : 0;
+
+		if (ns <= 0 || p->cause == PL_VERDICT_MEMORY)
+			continue;
+		p->new_memory = (pl_ns)((double)p->ns * (double)ns /
+					(double)x->g->step[p->step].dur[p->node]);
+		p->new_memory = pl_min_i64(p->new_memory, p->left);
+		verdict_move(x, p, PL_VERDICT_MEMORY, p->new_memory);
+		x->new_memory += p->new_memory;
+	}
+}
+
 static int study(struct verdict_study *x, struct pl_err *err)
 {
 	PL_CHECK(study_init(x, err));
@@ -378,6 +397,7 @@ static int study(struct verdict_study *x, struct pl_err *err)
 	PL_CHECK(pl_verdict_lost(x, err));
 	PL_CHECK(find_tails(x, err));
 	find_causes(x);
+	find_new_memory(x);
 	PL_CHECK(pl_verdict_slow_link(x, err));
 	PL_CHECK(pl_verdict_contention(x, err));
 	return pl_verdict_ranks(x, err);
@@ -389,9 +409,11 @@ PL_COMPARATOR_FALLING(by_share, struct pl_verdict_row, share, cause);
 
 int pl_verdict_find(const struct pl_graph *g, const struct pl_sim *s, const struct pl_run *r,
 		    const struct pl_path *path, const struct pl_account *account,
-		    struct pl_verdict *v, struct pl_err *err)
+		    const struct pl_new_memory *memory, struct pl_verdict *v, struct pl_err *err)
 {
-	struct verdict_study x = { .g = g, .s = s, .r = r, .path = path, .account = account };
+	struct verdict_study x = {
+		.g = g, .s = s, .r = r, .path = path, .account = account, .memory = memory
+	};
 	pl_ns *sum = NULL;
 	bool much = false;
 	int rc;

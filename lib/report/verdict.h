@@ -14,7 +14,8 @@
  * - launch-bound: the device has nothing to do, as the host launches too slowly; a pause of 1 ms or
  *   more in which nothing is recorded is no launching, and has the cause other
  * - host-synchronisation: the device has nothing to do, as the host had waited for it before
- * - memory-stall: allocation and release of memory, and other copies from or to the host
+ * - memory-stall: allocation and release of memory, and other copies from or to the host; what hosts
+ *   take longer for writing into memory that is new to the process (cost/new_memory.h)
  * - slow-rank: computation of the one rank that computes most in nearly all steps, as far as it is
  *   more than that of the others because equal operations take longer there
  * - slow-link: transfers of one group or pair of ranks, as far as they take longer than those of
@@ -35,6 +36,7 @@
 #ifndef PL_REPORT_VERDICT_H
 #define PL_REPORT_VERDICT_H
 
+#include "cost/new_memory.h"
 #include "sim/sim.h"
 
 /* X(name, word) */
@@ -69,6 +71,7 @@ struct pl_verdict_row {
 	bool equal;    /* imbalance: all ranks do the same operations */
 	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
 	bool offload;  /* memory-stall: most is copies, of memory that is not pageable */
+	bool fresh;    /* memory-stall: most is writing into memory that is new to the process */
 	bool silent;   /* launch-bound: of the gaps, those without launches are a tenth or more */
 	bool inferred; /* no name says so: checkpoint, only how steps end; input, only pauses */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
@@ -87,9 +90,11 @@ struct pl_verdict { /* holds no memory */
 const char *pl_verdict_word(unsigned cause);
 /* "train.py(41): step", as profilers write it, as "train.py:41 (step)". Returns `out`. */
 const char *pl_verdict_line(const char *function, char *out, size_t size);
-/* Of a run of the graph, whose simulator, path and account these are. */
+/* Of a run of the graph, whose simulator, path and account these are, and its writing into new
+ * memory. */
 int pl_verdict_find(const struct pl_graph *g, const struct pl_sim *s, const struct pl_run *r,
 		    const struct pl_path *path, const struct pl_account *account,
-		    struct pl_verdict *v, struct pl_err *err) PL_MUST;
+		    const struct pl_new_memory *memory, struct pl_verdict *v,
+		    struct pl_err *err) PL_MUST;
 
 #endif

@@ -8,6 +8,7 @@
 
 struct verdict_part {	       /* of the path: an operation, or the time before it */
 	pl_ns start, ns, left; /* left: without the time that counts for another cause */
+	pl_ns new_memory;      /* of that, the time for new memory */
 	pl_ns host; /* of a loader's inferred operation: how long the host does other work meanwhile
 		     */
 	uint32_t step, node;
@@ -61,6 +62,7 @@ struct verdict_study {
 	const struct pl_run *r;
 	const struct pl_path *path;
 	const struct pl_account *account;
+	const struct pl_new_memory *memory;
 	struct verdict_part *part;
 	size_t n_parts;
 	struct verdict_run *run;
@@ -85,6 +87,7 @@ struct verdict_study {
 	bool messages_between_stages; /* there are sends and receives that are no parts of
 					 collectives */
 	pl_ns ns[PL_VERDICT_CAUSES_];
+	pl_ns new_memory; /* of those of memory-stall: writing into new memory */
 	/* Of the path, in parts that a computation covers: they count as computation. */
 	pl_ns hidden[PL_VERDICT_CAUSES_];
 	/* what the rows say */

@@ -352,11 +352,40 @@ static void tell_host_sync(struct words *w)
 	     w->row->where);
 }
 
+/* The parts have other causes, of which the time was moved. */
+static void tell_new_memory(struct words *w)
+{
+	const struct verdict_study *x = w->x;
+	pl_id top = PL_NONE;
+
+	memset(w->sum, 0, x->g->str.n * sizeof(*w->sum));
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+
+		if (!p->new_memory || p->name >= x->g->str.n)
+			continue;
+		w->sum[p->name] += p->new_memory;
+		if (top == PL_NONE || w->sum[p->name] > w->sum[top])
+			top = p->name;
+	}
+	*w->line = '\0';
+	set_where(w, top == PL_NONE ? "" : verdict_name(x, top));
+	TELL(w,
+	     "writing into memory that is new to the process %s: most of it %s; the system clears "
+	     "each page when it is written first",
+	     w->percent, w->row->where);
+}
+
 static void tell_memory(struct words *w)
 {
 	const struct verdict_study *x = w->x;
 	pl_ns all = 0, copies = 0;
 
+	w->row->fresh = 2 * x->new_memory > x->ns[w->cause];
+	if (w->row->fresh) {
+		tell_new_memory(w);
+		return;
+	}
 	for (size_t i = 0; i < x->n_parts; i++) {
 		const struct verdict_part *p = &x->part[i];
 

@@ -427,9 +427,9 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b)
 /* ---- equal operations ------------------------------------------------------------------------ */
 
 struct equal { /* an operation of a thread that computes */
-	uint32_t class, step;
-	pl_ns ns;
-	double times; /* as long as usual */
+	uint32_t class, step, node;
+	pl_ns ns, usual; /* usual: of equal operations; ns itself where these are few */
+	double times;	 /* ns by usual */
 };
 struct equals {
 	struct pl_intern keys;
@@ -443,7 +443,7 @@ PL_COMPARATOR_FALLING(by_times, struct equal, times, ns);
 
 /* Equal are operations at one place of steps that are alike; where these are few, operations of one
  * name and one set of recorded shapes. */
-static int find_equals(const struct pl_graph *g, const size_t *steps, struct equals *x,
+static int list_equals(const struct pl_graph *g, const size_t *steps, struct equals *x,
 		       struct pl_err *err)
 {
 	struct {
@@ -460,8 +460,10 @@ static int find_equals(const struct pl_graph *g, const size_t *steps, struct equ
 		const struct pl_shape *sh = &g->shape[shape];
 
 		for (uint64_t i = sh->n_entries; i < sh->n_nodes; i += all / EQUALS + 1) {
-			struct equal e = { .step = (uint32_t)k, .ns = g->step[k].dur[i] };
 			uint32_t node = (uint32_t)i;
+			struct equal e = { .step = (uint32_t)k,
+					   .node = node,
+					   .ns = g->step[k].dur[i] };
 
 			memset(&key, 0, sizeof(key));
 			if (sh->role[node] != PL_RO_COMPUTE || e.ns <= 0 ||
@@ -486,6 +488,30 @@ static int find_equals(const struct pl_graph *g, const size_t *steps, struct equ
 	return 0;
 }
 
+/* The equal operations of all steps, with their usual durations: a quarter of a class takes no
+ * longer. The median would be slow where most of a class are. */
+static int find_equals(const struct pl_graph *g, struct equals *x, struct pl_err *err)
+{
+	size_t *steps;
+	int rc;
+
+	PL_CHECK(pl_alloc(&steps, g->n_shapes + 1, sizeof(*steps), err));
+	for (size_t i = 0; i < g->n_steps; i++)
+		steps[g->step[i].shape]++;
+	rc = list_equals(g, steps, x, err);
+	pl_free(steps);
+	pl_sort(x->v, x->n, sizeof(*x->v), by_class);
+	for (size_t i = 0, n; i < x->n; i += n) {
+		for (n = 1; i + n < x->n && x->v[i + n].class == x->v[i].class; n++)
+			;
+		for (size_t j = i; j < i + n; j++) {
+			x->v[j].usual = x->v[n < FEW ? j : i + n / 4].ns;
+			x->v[j].times = (double)x->v[j].ns / (double)x->v[j].usual;
+		}
+	}
+	return rc;
+}
+
 /* Of the n operations of a step: so many times as long as usual takes a tenth of their time, or
  * longer. 0: there are few. */
 static double times_of_step(struct equal *v, size_t n)
@@ -504,23 +530,13 @@ static double times_of_step(struct equal *v, size_t n)
 int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *err)
 {
 	struct equals x = { 0 };
-	size_t *steps = NULL, k = 0;
+	size_t k = 0;
 	double *of_step = NULL;
 	int rc;
 
 	*times = 1;
-	PL_TRY(pl_alloc(&steps, g->n_shapes, sizeof(*steps), err));
 	PL_TRY(pl_alloc(&of_step, g->n_steps, sizeof(*of_step), err));
-	for (size_t i = 0; i < g->n_steps; i++)
-		steps[g->step[i].shape]++;
-	PL_TRY(find_equals(g, steps, &x, err));
-	pl_sort(x.v, x.n, sizeof(*x.v), by_class);
-	for (size_t i = 0, n; i < x.n; i += n) {
-		for (n = 1; i + n < x.n && x.v[i + n].class == x.v[i].class; n++)
-			;
-		for (size_t j = i; j < i + n; j++)
-			x.v[j].times = n < FEW ? 1 : (double)x.v[j].ns / (double)x.v[i + n / 2].ns;
-	}
+	PL_TRY(find_equals(g, &x, err));
 	pl_sort(x.v, x.n, sizeof(*x.v), by_step);
 	for (size_t i = 0, n; i < x.n; i += n) {
 		for (n = 1; i + n < x.n && x.v[i + n].step == x.v[i].step; n++)
@@ -532,8 +548,30 @@ int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *
 out:
 	pl_intern_fini(&x.keys);
 	pl_free(x.v);
-	pl_free(steps);
 	pl_free(of_step);
+	return rc;
+}
+
+int pl_selftest_slow(const struct pl_graph *g, struct pl_selftest_slow **v, size_t *n,
+		     struct pl_err *err)
+{
+	struct equals x = { 0 };
+	size_t cap = 0;
+	int rc;
+
+	*v = NULL;
+	*n = 0;
+	PL_TRY(find_equals(g, &x, err));
+	for (size_t i = 0; i < x.n; i++) {
+		const struct equal *e = &x.v[i];
+		struct pl_selftest_slow slow = { g->step[e->step].shape, e->node, e->usual };
+
+		if (e->times >= PL_SELFTEST_UNLIKE)
+			PL_TRY(pl_append(v, n, &cap, &slow, sizeof(slow), err));
+	}
+out:
+	pl_intern_fini(&x.keys);
+	pl_free(x.v);
 	return rc;
 }
 

@@ -99,7 +99,8 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b);
 
 /*
  * How many times as long as usual equal operations of threads take, in the median step: the slowest
- * of them that together take a tenth of the time. Weighted by time, because a thread that loses its
+ * of them that together take a tenth of the time. Usual is the fastest quarter, because most of them
+ * may be slow. Weighted by time, because a thread that loses its
  * processor loses milliseconds in few of many short operations; the median step, because some
  * operations take long once. 1: nothing can be compared.
  */
@@ -108,6 +109,17 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b);
  * thread of the processor make less than this. */
 #define PL_SELFTEST_UNLIKE 3
 int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *err) PL_MUST;
+
+/* The operations of threads that took PL_SELFTEST_UNLIKE times as long as equal ones in any step,
+ * and what they usually take, into *v, which the caller frees with pl_free(), also after a failure.
+ * A node of a shape of several steps can be in it several times, with the same time. Of a large
+ * graph a part of the nodes is looked at. */
+struct pl_selftest_slow {
+	uint32_t shape, node;
+	pl_ns usual;
+};
+int pl_selftest_slow(const struct pl_graph *g, struct pl_selftest_slow **v, size_t *n,
+		     struct pl_err *err) PL_MUST;
 
 /* How the ranks of a graph depend on one another. */
 struct pl_selftest_ranks {

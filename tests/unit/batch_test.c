@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "cost/new_memory.h"
 #include "cost/work.h"
 #include "graph_fixture.h"
 #include "rewrite/rewrite.h"
@@ -396,6 +397,45 @@ static void new_memory(void)
 	end_trace();
 }
 
+/* What writing into new memory takes, of a step, as the recording of this law shows it. */
+static double found(const struct law *law)
+{
+	struct net n = { .law = law, .rows = 192, .passes = 1, .sizes = true };
+	struct pl_err err = { 0 };
+	struct pl_new_memory m;
+	double ns = NAN;
+
+	if (make(&n) &&
+	    ok(pl_new_memory_find(&graph, &m, &err) >= 0, "new memory is looked for")) {
+		ns = 0;
+		for (size_t k = 0; k < graph.n_steps; k++)
+			for (uint32_t i = 0; i < graph.shape[graph.step[k].shape].n_nodes; i++)
+				ns += (double)pl_new_memory_time(&m, &graph, k, i) / STEPS;
+		pl_new_memory_fini(&m);
+	}
+	end_trace();
+	return ns;
+}
+
+/* Pages of gradients that the system provides one by one: 4 ns a byte, as on a virtual machine that
+ * gets them from its host. */
+static void slow_pages(void)
+{
+	const struct law slow = { 1500, 0.02, 0.06, 4, 0.01, 0.03, 0 };
+	const struct law usual = { 1500, 0.02, 0.06, 0.06, 0.01, 0.03, 0 };
+	const struct law twice = { 1500, 0.02, 0.06, 0.5, 0.01, 0.03, 0 };
+	double truth = 0;
+
+	for (size_t i = 0; i + 1 < PL_LEN(widths); i++) {
+		double bytes = 4 * (double)(widths[i] * widths[i + 1]);
+
+		truth += bytes >= 1 << 20 ? (slow.gradient_byte - slow.byte) * bytes : 0;
+	}
+	close_to(found(&slow), truth, 0.1, "what gradients of a MiB or more take in new memory");
+	ok(found(&usual) == 0, "none, where gradients are as fast as other bytes");
+	ok(found(&twice) == 0, "... or make a product less than three times as long");
+}
+
 /* What follows from the meaning, whatever the law is. */
 static void properties(void)
 {
@@ -528,6 +568,7 @@ int main(void)
 	turns();
 	sparse_updates();
 	new_memory();
+	slow_pages();
 	properties();
 	model();
 	unknown_sizes();

@@ -1,0 +1,44 @@
+/*
+ * Operations of hosts that take several times as long as others of the same work: they write into
+ * memory that is new (cost/new_memory.h), or equal operations of the recording are faster
+ * (pl_selftest_slow()), because their memory was not new or their thread kept its processor. Another
+ * run of the job may not have what they take longer.
+ */
+#include "program.h"
+#include "sim/selftest.h"
+
+PL_COMPARATOR(by_node, struct pl_selftest_slow, shape, node, usual);
+
+int find_unusual(struct report *r, struct pl_err *err)
+{
+	pl_new_memory_fini(&r->new_memory);
+	pl_free(r->slow_op);
+	r->slow_op = NULL;
+	PL_CHECK(pl_new_memory_find(&r->g, &r->new_memory, err));
+	PL_CHECK(pl_selftest_slow(&r->g, &r->slow_op, &r->n_slow_ops, err));
+	pl_sort(r->slow_op, r->n_slow_ops, sizeof(*r->slow_op), by_node);
+	return 0;
+}
+
+/* What the node takes longer than equal ones; 0: it is not much slower. */
+static pl_ns slower_than_equal(const struct report *r, const struct pl_gstep *st,
+			       uint32_t node)
+{
+	const struct pl_selftest_slow *v = r->slow_op;
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, r->n_slow_ops,
+		       v[i].shape < st->shape || (v[i].shape == st->shape && v[i].node < node));
+	if (i == r->n_slow_ops || v[i].shape != st->shape || v[i].node != node ||
+	    st->dur[node] < PL_SELFTEST_UNLIKE * v[i].usual)
+		return 0;
+	return st->dur[node] - v[i].usual;
+}
+
+pl_ns slower_by(const struct report *r, size_t step, uint32_t node)
+{
+	pl_ns memory = pl_new_memory_time(&r->new_memory, &r->g, step, node);
+	pl_ns ns = slower_than_equal(r, &r->g.step[step], node);
+
+	return r->basis.work_ns > 0 ? pl_max_i64(ns, memory) : pl_max_i64(0, ns - memory);
+}
