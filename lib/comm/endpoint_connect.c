@@ -17,9 +17,6 @@
 #define TRY_NS	   50000000 /* the first time to try the address in a file; doubles */
 #define TRY_MOST   ((pl_ns)2000000000)
 #define BETWEEN_NS 5000000
-/* The kernel's own timeout also ends connections whose peer reads nothing while its user is busy.
- * Heartbeats find those that are dead. */
-#define NO_TIMEOUT INT64_MAX
 
 void pl_comm_end_describe(const struct pl_endpoint *e, struct pl_frame *f)
 {
@@ -64,7 +61,8 @@ void pl_comm_end_come(struct pl_endpoint *e, const struct pl_frame *hello, struc
 	pthread_mutex_unlock(&e->lock);
 	pl_comm_end_describe(e, &mine);
 	pl_comm_link_send(&c->link, &mine);
-	if (pl_comm_link_flush(&c->link, NULL) < 0 || pl_comm_net_tune(l->fd, NO_TIMEOUT, NULL) < 0)
+	if (pl_comm_link_flush(&c->link, NULL) < 0 ||
+	    pl_comm_net_tune(l->fd, PL_NO_TIMEOUT, NULL) < 0)
 		pl_comm_end_lose(c, false, "it is gone");
 }
 
@@ -147,7 +145,7 @@ static int greet(const struct pl_endpoint *e, struct pl_end_conn *c, struct pl_e
 	c->shared = f.endpoint.fd >= 0 && mine.endpoint.fd >= 0;
 	if (e->must_share && !c->shared)
 		return pl_fail(err, PL_EIO, "it shares no memory, as is demanded");
-	return pl_comm_net_tune(l->fd, NO_TIMEOUT, err);
+	return pl_comm_net_tune(l->fd, PL_NO_TIMEOUT, err);
 out:
 	if (rc == PL_EIO && f.kind != PL_FRAME_REFUSED && strcmp(err->msg, PL_WRONG_TOKEN) != 0)
 		return PL_ENO;

@@ -446,6 +446,12 @@ void pl_comm_net_name(const void *sockaddr, size_t len, char *to, size_t size);
 int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd,
 			struct pl_err *err) PL_MUST;
 int pl_comm_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
+/*
+ * Small messages leave at once. The kernel ends the connection if the other side does not take its
+ * data for `timeout`. A rank that lives reads no data while its user is busy, so connections for
+ * data have PL_NO_TIMEOUT. Heartbeats find a dead rank.
+ */
+#define PL_NO_TIMEOUT INT64_MAX
 int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
 
 /* control.c */

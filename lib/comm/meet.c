@@ -331,7 +331,8 @@ static int *descriptor(struct pl_world *w, int r, int number)
 static int store_connection(struct meeting *m, int r, int number, struct pl_link *l)
 {
 	int *to = descriptor(m->w, r, number);
-	int rc = pl_comm_net_tune(l->fd, m->w->timeout, m->err);
+	/* an operation on data may begin late; heartbeats are always read */
+	int rc = pl_comm_net_tune(l->fd, number ? PL_NO_TIMEOUT : m->w->timeout, m->err);
 
 	if (rc >= 0 && *to >= 0)
 		rc = pl_fail(m->err, PL_EIO, "rank %d connected twice", pl_comm_name(m->w, r));

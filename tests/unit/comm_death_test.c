@@ -12,6 +12,7 @@
 #define TIMEOUT_NS 1000000000
 #define TURNS	   12
 #define COUNT	   30000 /* elements of an operation, of all ranks */
+#define LARGE	   ((size_t)1 << 20) /* more than sockets hold for a peer that reads nothing */
 
 struct report { /* of a rank, in memory of all */
 	int rc, turn;
@@ -20,6 +21,7 @@ struct report { /* of a rank, in memory of all */
 };
 struct trial {
 	const char *transport;
+	size_t count; /* elements of who is late */
 	bool hosts, shared; /* two hosts; memory of the world */
 	uint8_t op;
 	int victim, turn; /* dies inside that one */
@@ -189,9 +191,9 @@ static int slow(struct pl_world_opts *o, void *arg)
 {
 	const struct trial *t = arg;
 	struct pl_err e = { 0 };
+	static float v[LARGE];
 	struct pl_world *w;
-	float v = 1;
-	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 1, .src = &v, .dst = &v };
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = t->count, .src = v, .dst = v };
 
 	o->transport = t->transport;
 	o->host = t->hosts ? (o->rank < 2 ? "a" : "b") : NULL;
@@ -202,10 +204,13 @@ static int slow(struct pl_world_opts *o, void *arg)
 	for (int i = 0; i < RANKS; i++) {
 		double until = now_s() + (i == o->rank ? 0.6 : 0);
 
-		v = 1;
+		for (size_t j = 0; j < t->count; j++)
+			v[j] = (float)o->rank;
 		while (now_s() < until)
 			nap_ms(i % 2 ? 1 : 200); /* at work, or asleep */
-		NEED(pl_comm_world_do(w, &a, &e) == 0 && v > RANKS - 0.5 && v < RANKS + 0.5);
+		NEED(pl_comm_world_do(w, &a, &e) == 0);
+		for (size_t j = 0; j < t->count; j++)
+			NEED(v[j] == RANKS * (RANKS - 1) / 2);
 	}
 	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
@@ -262,17 +267,24 @@ static int two(struct pl_world_opts *o, void *arg)
 
 static void test_alive(struct trial *t)
 {
-	static const char *const transport[] = { "tcp", "shm", "auto" };
+	static const struct {
+		const char *transport;
+		size_t count;
+	} late[] = {
+		{ "tcp", 1 }, { "shm", 1 }, { "auto", 1 }, { "tcp", LARGE }, { "auto", LARGE },
+	};
 	struct pl_world_opts o = { 0 };
 	char at[2][600];
 	const char *meet[2] = { at[0], at[1] };
 
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < PL_LEN(late); i++) {
 		o.meet = meeting(false);
-		t->transport = transport[i];
-		t->hosts = i == 2;
+		t->transport = late[i].transport;
+		t->count = late[i].count;
+		t->hosts = !strcmp(late[i].transport, "auto");
 		ok(run_ranks(RANKS, &o, slow, t, 20),
-		   "%s: who is late for three timeouts is not dead", transport[i]);
+		   "%s, %zu elements: who is late for three timeouts is not dead",
+		   late[i].transport, late[i].count);
 	}
 	for (int i = 0; i < 2; i++)
 		snprintf(at[i], sizeof(at[i]), "%s", meeting(false));

@@ -202,22 +202,29 @@ static void test_ranks(struct trial *t)
 /* ---- a machine that stands still ---- */
 
 #define PAUSE_NS 1000000000
+#define LARGE	 ((size_t)1 << 20)
 
 static int steady(struct pl_world_opts *o, void *arg)
 {
 	const struct trial *t = arg;
 	struct pl_err e = { 0 };
+	static float v[LARGE];
+	double until = now_s() + 2.2 * PAUSE_NS / 1e9 + 0.8;
 	struct pl_world *w;
-	float v = 1;
-	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 1, .src = &v, .dst = &v };
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = t->count, .src = v, .dst = v };
 
 	o->transport = t->transport;
 	o->timeout_ns = PAUSE_NS / 3 * 2;
 	o->meet_ns = 5000000000;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
-	for (int i = 0; i < 150; i++) {
+	for (v[0] = 0; v[0] < 0.5f;) { /* until one of them has worked for long enough */
+		v[0] = now_s() > until;
+		for (size_t j = 1; j < t->count; j++)
+			v[j] = (float)o->rank;
 		NEED(pl_comm_world_do(w, &a, &e) == 0);
-		nap_ms(5);
+		for (size_t j = 1; j < t->count; j++)
+			NEED(v[j] == (float)(o->size * (o->size - 1) / 2));
+		nap_ms(t->count == 1 ? 5 : 0);
 	}
 	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
@@ -232,11 +239,12 @@ static void tell(const struct ranks *r, int sig)
 /* All stop for longer than the timeout: nobody is dead. */
 static void test_pauses(struct trial *t)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct pl_world_opts o = { .meet = meeting(true) };
 		struct ranks r;
 
-		t->transport = i ? "shm" : "tcp";
+		t->transport = i == 1 ? "shm" : "tcp";
+		t->count = i == 2 ? LARGE : 1;
 		r = start_ranks(3, &o, steady, t);
 		nap_ms(300);
 		for (int k = 0; k < 2; k++) {
@@ -246,7 +254,8 @@ static void test_pauses(struct trial *t)
 			nap_ms(300);
 		}
 		ok(end_ranks(&r, 15) && !r.status[0] && !r.status[1] && !r.status[2],
-		   "%s: all ranks stop for a while, and go on", t->transport);
+		   "%s, %zu elements: all ranks stop for a while, and go on", t->transport,
+		   t->count);
 	}
 }
 
