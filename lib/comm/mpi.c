@@ -51,9 +51,9 @@ struct transfers { /* a peer and a direction, of one communicator */
 	struct request_queue out, in;
 };
 
-struct stages { /* `n` that are free, of n_all */
+struct stages { /* `n` that are free, of n_all, of `bytes` each */
 	uint8_t **of;
-	size_t n, n_all, cap;
+	size_t n, n_all, cap, bytes;
 };
 
 struct mpi {
@@ -82,7 +82,27 @@ static int tag_of(const struct pl_step *s)
 	return (int)(pl_hash(what, sizeof(what)) & 32767);
 }
 
-/* Stages are kept, because freeing memory of a device waits for all work of the device. */
+/* All must be free. */
+static void free_stages(struct mpi *m, bool of_device)
+{
+	const struct pl_world *w = m->w;
+	struct stages *s = &m->stages[of_device];
+
+	while (s->n) {
+		uint8_t *p = s->of[--s->n];
+
+		if (of_device)
+			w->device.b->free(w->device.ctx, p);
+		else
+			pl_free(p);
+	}
+	s->n_all = 0;
+}
+
+/*
+ * Stages are kept, because freeing memory of a device waits for all work of the device. Those of
+ * the operation by which the ranks agree on segments of GPUs are too small for these segments.
+ */
 static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
 {
 	const struct pl_world *w = m->w;
@@ -90,6 +110,10 @@ static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
 	struct pl_err e = { 0 };
 	uint8_t *p;
 
+	if (s->bytes != w->segment && s->n == s->n_all) {
+		free_stages(m, k->device.cuda_aware);
+		s->bytes = w->segment;
+	}
 	if (s->n)
 		return s->of[--s->n];
 	if (pl_grow(&s->of, &s->cap, s->n_all + 1, sizeof(*s->of), &e) < 0)
@@ -436,10 +460,8 @@ static void mpi_close(void *state)
 	struct mpi *m = state;
 
 	m->lib.finalize();
-	while (m->stages[0].n)
-		pl_free(m->stages[0].of[--m->stages[0].n]);
-	while (m->stages[1].n)
-		m->w->device.b->free(m->w->device.ctx, m->stages[1].of[--m->stages[1].n]);
+	free_stages(m, false);
+	free_stages(m, true);
 	pl_free(m->stages[0].of);
 	pl_free(m->stages[1].of);
 	pl_free(m->transfers);

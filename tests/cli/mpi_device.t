@@ -46,6 +46,7 @@ with_device() {
 		[ $n = 1 ] || check "... which messages lie in" messages_there SOME $n
 	done
 	status 0 "$1: what is begun later holds nothing up" timeout 100 "$2" -n 2 "$GEN/devrank" 16384 late
+	status 0 "$1: messages longer than a segment of the host" timeout 100 "$2" -n 2 "$GEN/devrank" 0 large
 	rm -f there
 	status 0 "$1: the same through memory of the host" env PACELINE_MPI_GPU=0 timeout 100 "$2" -n 2 "$GEN/devrank"
 	check "... which messages lie in" messages_there NONE 2

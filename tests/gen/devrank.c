@@ -3,12 +3,14 @@
  * with memory of a device that stands in for a real one, or of the one that run(1) would take; for
  * tests/cli/mpi_device.t and tests/gpu.
  *
- * usage: mpirun -n N devrank [SEGMENT [cuda|late|hang]]     bytes of a message (0: as the world
- *							     likes)
+ * usage: mpirun -n N devrank [SEGMENT [cuda|late|hang|large]]
+ *
+ * SEGMENT: bytes of a message (0: as the world likes)
  *
  * late: in place of all that, an operation ends while one that was begun later cannot begin, since
  * what is before it in the first queue takes long. hang: an all-gather, in which the device of a
- * rank (FAKE_DEVICE_HANG=1) hangs in the copy of that rank's own part; all say whose.
+ * rank (FAKE_DEVICE_HANG=1) hangs in the copy of that rank's own part; all say whose. large:
+ * messages that are longer than a segment of the host's, some of which pass through the host.
  */
 #include "../unit/device_fixture.h"
 
@@ -65,6 +67,34 @@ static int hang(struct pl_world_opts *o)
 	_exit(1); /* the device's queue never ends */
 }
 
+static int large(struct pl_world_opts *o)
+{
+	enum { COUNT = 100000 };
+	static float v[COUNT];
+	struct pl_coll_args a = {
+		.op = PL_OP_ALLREDUCE, .count = COUNT, .src = v, .dst = v, .on_host = true
+	};
+	struct pl_err e = { 0 };
+	struct trip t;
+	struct rank r;
+
+	NEED(open_rank(o, &pl_backend_fake, &r, &e) == 0);
+	NEED(overlap(o, &r, COUNT) == 0);
+	NEED(prepare(&r, &t, PL_OP_ALLREDUCE, COUNT, true, 1));
+	t.a.algo = PL_CA_DIRECT;
+	load(&r, &t);
+	NEED(pl_comm_world_do(r.w, &t.a, &e) == 0);
+	r.b->copy(r.ctx, t.copy, t.dst, t.n_dst * sizeof(float));
+	NEED(pl_comm_world_settle(r.w, &e) == 0);
+	NEED(check(&r, &t));
+	for (size_t i = 0; i < COUNT; i++)
+		v[i] = input(o->rank, i, 2);
+	NEED(pl_comm_world_do(r.w, &a, &e) == 0);
+	for (size_t i = 0; i < COUNT; i++)
+		NEED(v[i] == expected(&a, o->rank, o->size, i, 2));
+	return close_rank(&r, &e) == 0 ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
 	const struct pl_backend *b = &pl_backend_fake;
@@ -89,7 +119,12 @@ int main(int argc, char **argv)
 	alarm(60);
 	if (argc > 2 && !strcmp(argv[2], "hang"))
 		return hang(&o);
-	rc = argc > 2 && !strcmp(argv[2], "late") ? late(&o) : everything(&o, b);
+	if (argc > 2 && !strcmp(argv[2], "late"))
+		rc = late(&o);
+	else if (argc > 2 && !strcmp(argv[2], "large"))
+		rc = large(&o);
+	else
+		rc = everything(&o, b);
 	pl_comm_launch_unshare(&l);
 	return rc;
 }
