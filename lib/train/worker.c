@@ -336,24 +336,54 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 
 /* ---- sums and evaluation ------------------------------------------------------------------- */
 
-/* Collectives add floats. Two floats hold 48 bits of a double, so their sums are precise enough. */
+#define FIRST_DIGIT 0x1p48 /* the unit of the first digit, and of the last */
+#define LAST_DIGIT  0x1p-36
+#define RADIX	    0x1p12
+
+/*
+ * Collectives add floats, and round sums to 24 bits. A number travels as digits of 12 bits, whose
+ * sums over 4,096 ranks are exact, and as what the digits leave. So sums of integers are exact
+ * below 2^53, and others are nearly as exact as sums of doubles.
+ */
+static void split(double v, float to[PL_TRAIN_FLOATS])
+{
+	double one = FIRST_DIGIT;
+
+	memset(to, 0, PL_TRAIN_FLOATS * sizeof(*to));
+	for (int i = 0; i < PL_TRAIN_FLOATS - 1 && fabs(v) < FIRST_DIGIT * RADIX; i++) {
+		to[i] = (float)trunc(v / one);
+		v -= (double)to[i] * one;
+		one /= RADIX;
+	}
+	to[PL_TRAIN_FLOATS - 1] = (float)v; /* all of it, if it is huge or not finite */
+}
+
+static double join(const float of[PL_TRAIN_FLOATS])
+{
+	double v = (double)of[PL_TRAIN_FLOATS - 1], one = LAST_DIGIT;
+
+	for (int i = PL_TRAIN_FLOATS - 2; i >= 0; i--) {
+		v += (double)of[i] * one;
+		one *= RADIX;
+	}
+	return v;
+}
+
 int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 {
-	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = PL_LEN(w->sum), .on_host = true };
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .on_host = true };
 
 	for (size_t at = 0; w->o.world && at < n; at += PL_TRAIN_SUMS) {
 		size_t m = pl_min_size(n - at, PL_TRAIN_SUMS);
 
-		memset(w->sum, 0, sizeof(w->sum));
-		for (size_t i = 0; i < m; i++) {
-			w->sum[2 * i] = (float)v[at + i];
-			w->sum[2 * i + 1] = (float)(v[at + i] - (double)w->sum[2 * i]);
-		}
+		for (size_t i = 0; i < m; i++)
+			split(v[at + i], &w->sum[i * PL_TRAIN_FLOATS]);
+		a.count = m * PL_TRAIN_FLOATS;
 		a.src = a.dst = w->sum;
 		a.tag = pl_tag_of(w->step, PL_TAG_BUCKETS - 1 - w->sums++ % PL_TAG_SUMS);
 		PL_CHECK(pl_train_worker_collective(w, PL_NAME_SUM, &a, err));
 		for (size_t i = 0; i < m; i++)
-			v[at + i] = (double)w->sum[2 * i] + (double)w->sum[2 * i + 1];
+			v[at + i] = join(&w->sum[i * PL_TRAIN_FLOATS]);
 	}
 	return 0;
 }

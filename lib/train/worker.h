@@ -62,7 +62,8 @@ void pl_train_keep_fini(struct pl_kept *k);
 /* ---- worker.c ------------------------------------------------------------------------------ */
 
 /* Numbers that one operation can sum, enough for a window of steps. */
-#define PL_TRAIN_SUMS 64
+#define PL_TRAIN_SUMS	64
+#define PL_TRAIN_FLOATS 9 /* for each number */
 
 /* The best evaluation so far; checkpoints have it. */
 struct pl_train_best {
@@ -91,7 +92,7 @@ struct pl_worker {
 	int64_t of;    /* that ranks whose gradients are summed take together; 0: samples */
 	uint8_t algo;  /* enum pl_calgo, of all-reduces, by the job */
 	int64_t round; /* steps from one synchronisation of all ranks to the next; 1 */
-	float sum[2 * PL_TRAIN_SUMS]; /* of pl_train_worker_sum() */
+	float sum[PL_TRAIN_SUMS * PL_TRAIN_FLOATS]; /* of pl_train_worker_sum() */
 	uint32_t sums;		      /* number so far, because each needs its own tag */
 	bool lost;		      /* the world has ended and freed its memory */
 	struct pl_err slab_err;	      /* why the world gave no memory */
@@ -151,7 +152,8 @@ int64_t pl_train_worker_steps(const struct pl_worker *w, int ranks);
 
 /* Are gradients of the device copied to memory of the host before they are sent? */
 bool pl_train_worker_staged(const struct pl_worker *w);
-/* Sums over all ranks, the same bits on each; all ranks call it alike. */
+/* Sums over all ranks, the same bits on each, exact for integers below 2^53; all ranks call it
+ * alike. */
 int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err) PL_MUST;
 /* Sends v of rank 0 to all ranks. Without a world it does nothing. on_host: v is memory of the
  * host, not of the backend. */
