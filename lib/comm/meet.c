@@ -142,6 +142,12 @@ static void list_missing(struct meeting *m, const bool *came, char *text, size_t
 			 m->acceptor.rejected);
 }
 
+/* The number in messages of a rank that came, perhaps from another job. */
+static int name_of(const struct pl_world *w, const struct pl_rank_info *h)
+{
+	return (int)h->size == w->size ? pl_comm_name(w, (int)h->rank) : (int)h->rank;
+}
+
 /* Rank 0 waits for all. */
 static int receive_all(struct meeting *m, bool *came)
 {
@@ -167,12 +173,13 @@ static int receive_all(struct meeting *m, bool *came)
 			return pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
 		}
 		if (hello.greeting.connection || (int)h->size != w->size || came[h->rank]) {
-			snprintf(text, sizeof(text),
-				 (int)h->size != w->size     ? "rank %u of %u is not one of %d"
-				 : hello.greeting.connection ? "rank %u of %u does not meet in "
-							       "order (%d)"
-							     : "rank %u of %u came twice (of %d)",
-				 h->rank, h->size, w->size);
+			if ((int)h->size != w->size)
+				snprintf(text, sizeof(text), "rank %u of %u is not one of %d",
+					 h->rank, h->size, w->size);
+			else
+				snprintf(text, sizeof(text), "rank %d %s", name_of(w, h),
+					 hello.greeting.connection ? "does not meet in order"
+								   : "came twice");
 			pl_comm_reject(&m->acceptor, text);
 			pl_comm_refuse(&link, text);
 			continue;
@@ -392,8 +399,8 @@ static int accept_rest(struct meeting *m)
 		if ((int)h->rank <= w->rank || (int)h->size != w->size ||
 		    hello.greeting.connection > data_connections(w, (int)h->rank)) {
 			pl_say(w->o.log, PL_LOG_WARN,
-			       "meeting: an unexpected connection of rank %u was rejected",
-			       h->rank);
+			       "meeting: an unexpected connection of rank %d was rejected",
+			       name_of(w, h));
 			pl_comm_link_close(&link);
 			continue;
 		}

@@ -173,7 +173,7 @@ static int poll_request(struct mpi *m, struct request *f, struct pl_mpi_status *
 		return pl_fail(err, PL_EIO,
 			       "rank %d sent something else than the %zu bytes (piece %u) of it "
 			       "by %s: ranks must begin the same operations with the same sizes",
-			       s->peer, s->bytes, s->chunk,
+			       pl_comm_name(m->w, s->peer), s->bytes, s->chunk,
 			       pl_comm_algorithm_name(s->work->a.algo));
 	return flag;
 }
@@ -379,7 +379,8 @@ static int make_comms(struct mpi *m, struct pl_err *err)
 	if (code)
 		return failed(m, "MPI_Comm_create_group", code, err);
 	if (rank != w->rank)
-		return pl_fail(err, PL_EUSAGE, "MPI has another rank %d", w->rank);
+		return pl_fail(err, PL_EUSAGE, "MPI has another rank %d",
+			       pl_comm_name(w, w->rank));
 	return 0;
 }
 
@@ -441,7 +442,8 @@ static int mpi_open(void *state, struct pl_err *err)
 				 rank_in_mpi(w, w->rank), err));
 	PL_TRY(make_comms(m, err));
 	PL_TRY(check_device(m, err));
-	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);
+	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", pl_comm_name(w, w->rank),
+	       m->lib.version, m->lib.name);
 	return 0;
 out:
 	pl_free(m->transfers);

@@ -45,11 +45,13 @@ static int check_args(const struct pl_world *w, const struct pl_coll_args *a, st
 		return pl_fail(err, PL_EINTERNAL, "%s: no rank %d among %d", name, a->root,
 			       w->size);
 	if (pair && a->root == w->rank)
-		return pl_fail(err, PL_EINTERNAL, "%s: rank %d to itself", name, w->rank);
+		return pl_fail(err, PL_EINTERNAL, "%s: rank %d to itself", name,
+			       pl_comm_name(w, w->rank));
 	if ((a->op == PL_OP_REDUCE_SCATTER || a->op == PL_OP_ALLGATHER) && a->src == a->dst &&
 	    a->count && w->rank)
 		return pl_fail(err, PL_EINTERNAL,
-			       "%s: in place, but not in the own part of rank %d", name, w->rank);
+			       "%s: in place, but not in the own part of rank %d", name,
+			       pl_comm_name(w, w->rank));
 	if (a->count > SIZE_MAX / sizeof(float) / (size_t)w->size / 2 || a->parts > 65536)
 		return pl_fail(err, PL_ELIMIT, "%s of %zu elements in %u parts", name, a->count,
 			       a->parts);

@@ -176,6 +176,39 @@ static void test_taken(void)
 	close(fd);
 }
 
+/* Ranks of a world that is a part of a job: messages have their numbers in the job. The last comes
+ * as one that is there. */
+static int comes_twice(struct pl_world_opts *o, void *arg)
+{
+	static const uint32_t names[] = { 4, 6, 7 };
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	bool again = o->rank == 3;
+
+	(void)arg;
+	o->size = 3;
+	o->names = names;
+	o->timeout_ns = 2000000000;
+	o->meet_ns = 10000000000;
+	nap_ms(again ? 600 : o->rank == 2 ? 1500 : 0);
+	if (again) {
+		o->rank = 1;
+		NEED(pl_comm_world_open(o, &w, &e) == PL_EIO);
+		NEED(strstr(e.msg, "rank 6 came twice"));
+		return 0;
+	}
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
+	return 0;
+}
+
+static void test_twice(void)
+{
+	struct pl_world_opts o = { .meet = meeting(true) };
+
+	ok(run_ranks(4, &o, comes_twice, NULL, 20), "who comes twice is named as in the job");
+}
+
 /* More strangers than the door has places for, who stay and say nothing. */
 static void test_crowd(void)
 {
@@ -259,6 +292,7 @@ int main(void)
 	test_places();
 	test_leaks();
 	test_taken();
+	test_twice();
 	test_crowd();
 	return done_testing();
 }
