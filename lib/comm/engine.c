@@ -662,8 +662,9 @@ static void report_late(struct pl_world *w, const struct pl_work *k, int r, cons
 		pl_comm_world_fail(w, r < 0 ? w->rank : r,
 				   "%s %llu: waited %.1f s for rank %d (%s)%s", name, seq,
 				   (double)still / 1e9, pl_comm_name(w, r < 0 ? w->rank : r), what,
-				   k->all_begun_at ? ", whose connection lets nothing through"
-						   : ", which lives but has not begun it");
+				   !k->all_begun_at ? ", which lives but has not begun it"
+				   : k->direct	    ? ", which lives but moves no data"
+						    : ", whose connection lets nothing through");
 }
 
 void pl_comm_engine_check(struct pl_world *w, pl_ns now)

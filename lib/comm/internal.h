@@ -56,6 +56,7 @@ struct pl_slot {
 	uint32_t src_region, dst_region; /* PL_NONE: not memory of the world */
 	uint64_t src_at, dst_at;
 	_Alignas(64) _Atomic uint64_t done; /* no longer reads or writes memory of others */
+	_Atomic uint64_t turns; /* pieces of large ones that it has moved, ever */
 	_Alignas(64) uint8_t data[PL_EAGER];
 };
 
@@ -149,6 +150,7 @@ struct pl_work {
 	void *temp;	     /* copies that an algorithm needs */
 	size_t portion;	     /* bytes that a connection sends or receives at once */
 	size_t from, to, at; /* bytes of the part of this rank, and the position in it */
+	uint64_t turns;	     /* as last seen, of the rank that this one waits for */
 	pl_ns begin, last_progress, all_begun_at; /* all_begun: 0 not yet */
 };
 

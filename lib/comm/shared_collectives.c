@@ -247,6 +247,7 @@ static void count_sent(struct pl_world *w, const struct pl_work *k)
 static bool transfer_turn(struct pl_world *w, struct pl_work *k)
 {
 	size_t bytes = pl_min_size(TURN, k->to - k->at);
+	bool small = is_small(w, k);
 	bool sums = k->a.op == PL_OP_ALLREDUCE || k->a.op == PL_OP_REDUCE_SCATTER;
 
 	if (bytes && sums)
@@ -255,12 +256,15 @@ static bool transfer_turn(struct pl_world *w, struct pl_work *k)
 		bytes = copy_piece(w, k, bytes);
 	k->at += bytes;
 	k->last_progress = pl_now_ns();
+	if (!small) /* who has done its part sees that this rank goes on */
+		atomic_fetch_add_explicit(&slot_of(w, w->rank, k->slot)->turns, 1,
+					  memory_order_relaxed);
 	if (k->at < k->to)
 		return true;
 	count_sent(w, k);
 	release_slot(w, k);
 	/* where the data were in the slot, no rank uses other memory of this rank */
-	k->state = is_small(w, k) ? PL_WORK_DONE : PL_WORK_PART_DONE;
+	k->state = small ? PL_WORK_DONE : PL_WORK_PART_DONE;
 	return true;
 }
 
@@ -284,9 +288,21 @@ static void choose_transfer(struct pl_world *w, struct pl_work *k)
 	}
 }
 
+/* Rank r, for which this one waits, may take long for its part. While it goes on, it is not late. */
+static void notice_progress(const struct pl_world *w, struct pl_work *k, int r)
+{
+	uint64_t turns =
+		atomic_load_explicit(&slot_of(w, r, k->slot)->turns, memory_order_relaxed);
+
+	if (turns != k->turns)
+		k->last_progress = pl_now_ns();
+	k->turns = turns;
+}
+
 bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
 {
 	bool moved = false;
+	int r;
 
 	if (k->state == PL_WORK_QUEUED)
 		moved = may_post && post(w, k);
@@ -296,9 +312,12 @@ bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_po
 	}
 	if (k->state == PL_WORK_SHARED)
 		return transfer_turn(w, k);
-	if (k->state == PL_WORK_PART_DONE && pl_comm_shared_coll_waits_for(w, k) < 0) {
+	if (k->state != PL_WORK_PART_DONE)
+		return moved;
+	r = pl_comm_shared_coll_waits_for(w, k);
+	if (r < 0)
 		k->state = PL_WORK_DONE;
-		moved = true;
-	}
-	return moved;
+	else
+		notice_progress(w, k, r);
+	return moved || r < 0;
 }

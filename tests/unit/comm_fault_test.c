@@ -563,6 +563,68 @@ static void test_memory(void)
 	}
 }
 
+/* ---- a rank that moves its data slowly ---- */
+
+#define TURN_MS 250 /* of a piece of 256 KiB */
+#define PIECES	8   /* of a rank */
+
+/* Rank 1 takes several timeouts for its part of a sum in shared memory, then it begins one and does
+ * nothing for it. */
+static int crawl(struct pl_world_opts *o, void *arg)
+{
+	size_t n = ((size_t)2 * PIECES << 18) / sizeof(float);
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = n };
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	struct pl_work *k;
+	float *v;
+
+	(void)arg;
+	o->transport = "shm";
+	o->timeout_ns = 3 * TURN_MS * 1000000;
+	o->meet_ns = 10000000000;
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	v = pl_comm_world_alloc(w, n * sizeof(float), &e);
+	NEED(v);
+	a.src = a.dst = v;
+	for (size_t i = 0; i < n; i++)
+		v[i] = 1;
+	if (!o->rank) {
+		NEED(pl_comm_world_do(w, &a, &e) == 0 && v[0] > 1.5f && v[n - 1] > 1.5f);
+		NEED(pl_comm_world_do(w, &a, &e) == PL_EIO);
+		NEED(strstr(e.msg, "rank 1 (its part), which lives but moves no data"));
+		pl_comm_world_abort(w, "it was late");
+		return 0;
+	}
+	pthread_mutex_lock(&w->lock); /* the threads of the world leave the engine alone */
+	while (w->driving)
+		pl_comm_wait_for(&w->resume, &w->lock, 1000000);
+	w->driving = true;
+	pthread_mutex_unlock(&w->lock);
+	NEED(pl_comm_world_begin(w, &a, &k, &e) == 0);
+	while (!pl_comm_work_done(k)) {
+		pl_comm_engine_step(w, true);
+		nap_ms(TURN_MS);
+	}
+	NEED(v[0] > 1.5f && v[n - 1] > 1.5f);
+	NEED(pl_comm_world_begin(w, &a, &k, &e) == 0);
+	while (!atomic_load(&w->failed))
+		nap_ms(10);
+	pthread_mutex_lock(&w->lock);
+	w->driving = false;
+	pthread_mutex_unlock(&w->lock);
+	pl_comm_world_abort(w, "done");
+	return 0;
+}
+
+static void test_crawl(void)
+{
+	struct pl_world_opts o = { .meet = meeting(false) };
+
+	ok(run_ranks(2, &o, crawl, NULL, 30),
+	   "a rank that takes several timeouts for its part in shared memory is not late");
+}
+
 /* ---- counters in shared memory ---- */
 
 /* Rank 1 writes nonsense where it says how much it has read: rank 0 writes no more than fits. */
@@ -611,6 +673,7 @@ int main(void)
 	test_meeting();
 	test_memory();
 	test_nonsense();
+	test_crawl();
 	test_ranks(&t);
 	test_pauses(&t);
 	test_stutter(&t);
