@@ -511,7 +511,7 @@ void pl_comm_shared_close(struct pl_world *w);
 int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err) PL_MUST;
 /* Have all ranks succeeded? own: the error of this rank; code 0: it succeeded. Collective. */
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
-/* The region that holds all of p[0 .. bytes]; PL_NONE. */
+/* The region that holds all of p[0 .. bytes], where p lies also if bytes is 0; PL_NONE. */
 uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
 /* shared_collectives.c: collectives in shared memory. Return whether data moved. */
 bool pl_comm_shared_coll_fits(const struct pl_world *w, const struct pl_coll_args *a);

@@ -173,7 +173,7 @@ uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t byt
 		if (!g->base)
 			continue;
 		own = (uintptr_t)g->base + (w->shared ? (uintptr_t)w->local_rank * g->stride : 0);
-		if (a >= own && a - own <= g->stride && bytes <= g->stride - (a - own)) {
+		if (a >= own && a - own < g->stride && bytes <= g->stride - (a - own)) {
 			*at = a - own;
 			return i;
 		}

@@ -464,6 +464,25 @@ static void test_args(void)
 	ok(run_ranks(2, &o, odd_place, NULL, 10), "in place, but not in the own part: refused");
 }
 
+/* Memory of the world may begin where another piece of it ends. */
+static void test_neighbours(void)
+{
+	static uint8_t memory[3 * 4096];
+	struct pl_world *w = pl_calloc(1, sizeof(*w));
+	uint64_t at = 1;
+
+	w->region[1] = (struct pl_region){ .base = memory, .stride = 4096, .bytes = 4096 };
+	w->region[2] = (struct pl_region){ .base = memory + 4096, .stride = 4096, .bytes = 4096 };
+	ok(pl_comm_shared_find(w, memory + 4096, 0, &at) == 2 && at == 0,
+	   "a piece of memory is not the one that ends there");
+	ok(pl_comm_shared_find(w, memory + 8192, 0, &at) == PL_NONE,
+	   "what begins behind all of them is none");
+	ok(pl_comm_shared_find(w, memory + 4095, 1, &at) == 1 && at == 4095 &&
+		   pl_comm_shared_find(w, memory + 4095, 2, &at) == PL_NONE,
+	   "all of it must lie in one");
+	pl_free(w);
+}
+
 static int bench(struct pl_world_opts *o, void *arg)
 {
 	struct pl_err e = { 0 };
@@ -491,6 +510,7 @@ int main(void)
 	struct pl_world_opts o = { .transport = "tcp", .connections = 1 };
 
 	test_args();
+	test_neighbours();
 	test_everything(shared);
 	o.meet = meeting(false);
 	ok(run_ranks(3, &o, events, NULL, 10), "events of pieces, and bytes sent");
