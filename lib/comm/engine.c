@@ -566,9 +566,13 @@ static bool has_begun(const struct pl_world *w, const struct pl_work *k, int r)
 /* The first rank that has not begun the operation (left: and has left the world); -1: none. */
 static int not_begun(const struct pl_world *w, const struct pl_work *k, bool left)
 {
-	for (int r = 0; r < w->size; r++)
-		if (!has_begun(w, k, r) && (!left || atomic_load(&w->peer[r].said_goodbye)))
+	for (int r = 0; r < w->size; r++) {
+		/* looked at first, because the last heartbeat comes just before the good-bye */
+		bool counts = !left || atomic_load(&w->peer[r].said_goodbye);
+
+		if (counts && !has_begun(w, k, r))
 			return r;
+	}
 	return -1;
 }
 
