@@ -514,10 +514,11 @@ static int make_peers(struct pl_world *w, struct pl_err *err)
 		if (r == w->rank)
 			continue;
 		PL_CHECK(pl_alloc(&p->conn, (size_t)w->n_conns, sizeof(*p->conn), err));
+		for (int i = 0; i < w->n_conns; i++) /* whatever fails, nothing else is closed */
+			p->conn[i].fd = -1;
 		for (int i = 0; i < w->n_conns; i++) {
 			struct pl_conn *c = &p->conn[i];
 
-			c->fd = -1;
 			c->peer = r;
 			c->channel = (uint16_t)i;
 			c->stage = pl_malloc(PL_STAGE);

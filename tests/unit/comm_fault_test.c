@@ -547,6 +547,23 @@ static int poor(struct pl_world_opts *o, void *arg)
 	return 0;
 }
 
+/* It ends without memory, and closes only what it has opened. */
+static int closes(struct pl_world_opts *o, void *arg)
+{
+	char n[16];
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+
+	snprintf(n, sizeof(n), "%d", *(int *)arg);
+	NEED(dup2(1, 0) == 0);
+	setenv("PL_FAIL", n, 1);
+	o->size = 2;
+	o->timeout_ns = 50000000;
+	NEED(pl_comm_world_open(o, &w, &e) < 0 && e.msg[0]);
+	NEED(fcntl(0, F_GETFD) >= 0);
+	return 0;
+}
+
 static void test_memory(void)
 {
 	static const char *const transport[] = { "tcp", "shm" };
@@ -561,6 +578,12 @@ static void test_memory(void)
 		}
 		ok(fine, "%s: a rank that runs out of memory or descriptors", transport[i]);
 	}
+	fine = true;
+	for (int n = 1; n <= 12; n++) {
+		o.meet = meeting(false);
+		fine &= run_ranks(1, &o, closes, &n, 10);
+	}
+	ok(fine, "a rank without memory closes no descriptor of others");
 }
 
 /* ---- a rank that moves its data slowly ---- */
