@@ -736,6 +736,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 				   .transport = j->transport,
 				   .meet = p->meet,
 				   .token = p->token,
+				   .launch = p->folder[0] ? p : NULL,
 				   .bind = c->bind,
 				   .backend = d->backend,
 				   .backend_ctx = d->ctx,

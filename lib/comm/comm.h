@@ -60,6 +60,7 @@ struct pl_link_shape {	     /* of several for a pair the last counts */
 	bool shared;
 };
 
+struct pl_launch;
 struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
@@ -94,6 +95,9 @@ struct pl_world_opts {
 	int (*listens)(void *arg, const char *at, struct pl_err *err);
 	void *listens_arg;
 	const char *token; /* a secret that all ranks of the job know; at least 16 characters */
+	/* Has the token, which is read again while this rank waits for rank 0 in a folder; NULL:
+	 * the token is certain. */
+	const struct pl_launch *launch;
 	/* Address or interface to listen on; "*": any. NULL: loopback, or as rank 0 is reached */
 	const char *bind;
 	int connections; /* TCP connections between two ranks; 0: 2 */
@@ -276,6 +280,8 @@ int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
  * wait_ns (0: 3 s; PL_EIO). PL_EUSAGE: no folder is known that all hosts of the ranks share.
  */
 int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err) PL_MUST;
+/* The token as it is in the folder now; false: there is none, and `to` stays as it is. */
+bool pl_comm_launch_token(const struct pl_launch *l, char *to, size_t size);
 /* After the meeting, however it ended: removes what pl_comm_launch_share() made. */
 void pl_comm_launch_unshare(const struct pl_launch *l);
 /* Random, as many digits as fit; size: with the end. */

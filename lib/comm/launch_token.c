@@ -8,7 +8,10 @@
  * create the folder first.
  *
  * A job that was killed may leave its token behind. A token names the process that made it, and is
- * ignored if this process has ended. Rank 0 removes everything as soon as all are connected.
+ * ignored if this process has ended. Of a process on another host nobody knows whether it has: rank
+ * 0 says so, and another rank reads the token again while it waits for rank 0, which may replace it.
+ * A token has no expiry, because that of a job with servers is valid until the job ends. Rank 0
+ * removes everything as soon as all are connected.
  *
  * PMIx could carry addresses and token between hosts, but it is not used. Its calls have no
  * deadline. It brings threads and plugins into a process whose time is measured. Its structures are
@@ -179,12 +182,17 @@ static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 	pid_t up;
 
 	PL_CHECK(pl_comm_token_make(m.token, sizeof(m.token), err));
-	if (read_token(dir, &old))
+	if (read_token(dir, &old)) {
+		bool here = old.host == m.host; /* so it lives */
+
 		return pl_fail(err, PL_EIO,
-			       "meeting: another run of the same job of %s meets in %s just now "
-			       "(process %ld); one after the other, or set PACELINE_MEET and "
+			       "meeting: another run of the same job of %s meets in %s (process "
+			       "%ld%s); %sone after the other, or set PACELINE_MEET and "
 			       "PACELINE_TOKEN for each",
-			       l->launcher, l->folder, old.pid);
+			       l->launcher, l->folder, old.pid,
+			       here ? "" : ", of another host or from before this one started",
+			       here ? "" : "if it has ended, remove the folder, else ");
+	}
 	read_process((pid_t)m.pid, &up, &m.start);
 	snprintf(text, sizeof(text), "paceline-token 1 %llx %ld %llu %s\n", m.host, m.pid, m.start,
 		 m.token);
@@ -213,6 +221,22 @@ static int share_token(struct pl_launch *l, struct pl_err *err)
 	}
 	close(dir);
 	return rc;
+}
+
+bool pl_comm_launch_token(const struct pl_launch *l, char *to, size_t size)
+{
+	struct pl_err e = { 0 };
+	struct token_file m;
+	int dir = -1;
+	bool found;
+
+	if (open_folder(l->folder, false, &dir, &e) < 0)
+		return false;
+	found = read_token(dir, &m);
+	if (found)
+		snprintf(to, size, "%s", m.token);
+	close(dir);
+	return found;
 }
 
 int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)

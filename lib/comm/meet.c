@@ -19,12 +19,13 @@
 #include "comm/internal.h"
 
 /* The time to try the address in a file, which an earlier run may have left. */
-#define FILE_NS 50000000
+#define FILE_NS	 50000000
+#define TOKEN_NS 500000000 /* between two looks at the token, which an earlier run may have left */
 
 struct meeting {
 	struct pl_world *w;
 	struct pl_err *err;
-	pl_ns until;
+	pl_ns until, token_at; /* token_at: when to look at the token again */
 	char host[256]; /* of rank 0 */
 	int port;	/* of rank 0; 0: any free port */
 	char file[600]; /* has both; "": both are known */
@@ -47,14 +48,22 @@ uint64_t pl_comm_host_id(const char *of)
 	return pl_hash(all, pl_min_size((size_t)n, sizeof(all) - 1));
 }
 
+/* The file in which rank 0 of the job with this token leaves its address. */
+static void name_file(struct meeting *m)
+{
+	const struct pl_world *w = m->w;
+
+	snprintf(m->file, sizeof(m->file), "%s/paceline-%016llx", w->meet + 4,
+		 (unsigned long long)pl_hash(w->token, strlen(w->token)));
+}
+
 static int parse_meet(struct meeting *m)
 {
 	const struct pl_world *w = m->w;
 
 	if (strncmp(w->meet, "dir:", 4) != 0 || !w->meet[4])
 		return pl_comm_net_parse(w->meet, m->host, sizeof(m->host), &m->port, m->err);
-	snprintf(m->file, sizeof(m->file), "%s/paceline-%016llx", w->meet + 4,
-		 (unsigned long long)pl_hash(w->token, strlen(w->token)));
+	name_file(m);
 	snprintf(m->host, sizeof(m->host), "127.0.0.1");
 	return 0;
 }
@@ -255,6 +264,19 @@ static int listen_as_met(struct meeting *m, int fd)
 	return listen_at(m, name, 0);
 }
 
+/* The token may be that of an earlier run until rank 0 has replaced it. */
+static void look_at_token(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	pl_ns now = pl_now_ns();
+
+	if (!w->o.launch || now < m->token_at)
+		return;
+	m->token_at = now + TOKEN_NS;
+	if (pl_comm_launch_token(w->o.launch, w->token, sizeof(w->token)))
+		name_file(m);
+}
+
 static int join_meeting(struct meeting *m)
 {
 	struct pl_link *l = &m->w->peer[0].control;
@@ -263,6 +285,8 @@ static int join_meeting(struct meeting *m)
 	for (;;) {
 		pl_ns until = m->file[0] ? pl_now_ns() + FILE_NS : m->until;
 
+		if (m->file[0])
+			look_at_token(m);
 		rc = m->file[0] ? read_file(m) : 0;
 		if (rc >= 0)
 			rc = pl_comm_net_connect(m->host, m->port, until, &l->fd, m->err);

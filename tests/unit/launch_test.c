@@ -349,6 +349,37 @@ static void share(void)
 	pl_comm_launch_unshare(&one);
 }
 
+/* Nobody knows here whether a process of another host has ended. */
+static void of_another_host(void)
+{
+	struct pl_launch zero, again, one;
+	char text[256], token[128] = "";
+	FILE *f;
+
+	take_rank(&zero, 0);
+	is_i64(pl_comm_launch_share(&zero, 1, &err), 0, "a folder");
+	snprintf(text, sizeof(text), "%s/token", zero.folder);
+	f = fopen(text, "w");
+	if (f) {
+		fprintf(f, "paceline-token 1 abc 7 8 %064d\n", 9);
+		fclose(f);
+	}
+	take_rank(&again, 0);
+	ok(pl_comm_launch_share(&again, 1, &err) == PL_EIO && strstr(err.msg, "process 7, of another") &&
+		   strstr(err.msg, "remove the folder"),
+	   "a token of another host stays, with a remedy");
+	err.code = 0;
+	take_rank(&one, 1);
+	is_i64(pl_comm_launch_share(&one, 1, &err), 0, "... and is taken");
+	ok(pl_comm_launch_token(&one, token, sizeof(token)) && !strcmp(token, one.token),
+	   "... and read again");
+	unlink(text);
+	ok(!pl_comm_launch_token(&one, token, sizeof(token)) && !strcmp(token, one.token),
+	   "... until there is none");
+	pl_comm_launch_unshare(&zero);
+	is_i64(mode_of(zero.folder, "."), 0, "nothing is left");
+}
+
 /* A token that a process left behind, and one of a process that lives. */
 static void left_behind(void)
 {
@@ -400,6 +431,7 @@ int main(void)
 	jobs();
 	share();
 	left_behind();
+	of_another_host();
 	clear();
 	return done_testing();
 }

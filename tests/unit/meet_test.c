@@ -8,6 +8,7 @@
 #include "comm_fixture.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include "comm/internal.h"
@@ -209,6 +210,66 @@ static void test_twice(void)
 	ok(run_ranks(4, &o, comes_twice, NULL, 20), "who comes twice is named as in the job");
 }
 
+/* ---- what an earlier run left ---- */
+
+static const char other_token[] =
+	"0000000000000000000000000000000000000000000000000000000000000001";
+static const char own_token[] = "0000000000000000000000000000000000000000000000000000000000000002";
+
+static bool leave(const char *folder, const char *file, const char *text)
+{
+	char path[700];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, file);
+	return pl_comm_leave_file(AT_FDCWD, path, text) == 0;
+}
+
+static bool leave_token(const char *folder, const char *token)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "paceline-token 1 abc 7 8 %s", token);
+	return leave(folder, "token", text);
+}
+
+/* Rank 1 comes first. Rank 0 replaces what it finds. */
+static int finds(struct pl_world_opts *o, void *arg)
+{
+	const char *folder = o->meet + 4;
+
+	struct pl_launch l = { .rank = o->rank };
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+
+	snprintf(l.folder, sizeof(l.folder), "%s", folder);
+	o->launch = &l;
+	o->token = own_token;
+	o->timeout_ns = 2000000000;
+	o->meet_ns = 15000000000;
+	if (o->rank) {
+		o->token = (const char *)arg;
+		NEED(leave_token(folder, o->token));
+	} else {
+		nap_ms(1000);
+		NEED(leave_token(folder, o->token));
+	}
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
+	return 0;
+}
+
+static void test_left(void)
+{
+	struct pl_world_opts o = { .meet = meeting(false) };
+
+
+	if (strncmp(o.meet, "dir:", 4) != 0) {
+		skip("what an earlier run left", "no folder");
+		return;
+	}
+	ok(run_ranks(2, &o, finds, (void *)(uintptr_t)other_token, 20), "a token that an earlier run left is replaced");
+}
+
 /* More strangers than the door has places for, who stay and say nothing. */
 static void test_crowd(void)
 {
@@ -293,6 +354,7 @@ int main(void)
 	test_leaks();
 	test_taken();
 	test_twice();
+	test_left();
 	test_crowd();
 	return done_testing();
 }
