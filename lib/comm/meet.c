@@ -18,9 +18,11 @@
 
 #include "comm/internal.h"
 
-/* The time to try the address in a file, which an earlier run may have left. */
+/* Times for the address in a file, which an earlier run may have left: to connect, until it answers
+ * (at least; it may be another program), and between two looks at the token in the folder. */
 #define FILE_NS	 50000000
-#define TOKEN_NS 500000000 /* between two looks at the token, which an earlier run may have left */
+#define GREET_NS 1000000000
+#define TOKEN_NS 500000000
 
 struct meeting {
 	struct pl_world *w;
@@ -230,8 +232,13 @@ static int host_meeting(struct meeting *m)
 static int get_table(struct meeting *m, struct pl_link *l)
 {
 	struct pl_world *w = m->w;
-	pl_ns until = m->until + w->timeout / 3;
-	int rc = pl_comm_link_greet(l, w->token, &w->peer[w->rank].who, 0, until, m->err);
+	pl_ns until = m->until + w->timeout / 3, greet_until = until;
+	int rc;
+
+	if (m->file[0])
+		greet_until =
+			pl_min_i64(until, pl_now_ns() + pl_max_i64(w->timeout / 3, GREET_NS));
+	rc = pl_comm_link_greet(l, w->token, &w->peer[w->rank].who, 0, greet_until, m->err);
 
 	for (int q = 0; q < w->size && rc >= 0; q++) {
 		struct pl_frame f;

@@ -212,6 +212,9 @@ static void test_twice(void)
 
 /* ---- what an earlier run left ---- */
 
+struct left { /* in the folder of the meeting, until rank 0 comes */
+	const char *token, *address;
+};
 static const char other_token[] =
 	"0000000000000000000000000000000000000000000000000000000000000001";
 static const char own_token[] = "0000000000000000000000000000000000000000000000000000000000000002";
@@ -236,10 +239,11 @@ static bool leave_token(const char *folder, const char *token)
 static int finds(struct pl_world_opts *o, void *arg)
 {
 	const char *folder = o->meet + 4;
-
+	const struct left *left = arg;
 	struct pl_launch l = { .rank = o->rank };
 	struct pl_err e = { 0 };
 	struct pl_world *w;
+	char file[64];
 
 	snprintf(l.folder, sizeof(l.folder), "%s", folder);
 	o->launch = &l;
@@ -247,8 +251,11 @@ static int finds(struct pl_world_opts *o, void *arg)
 	o->timeout_ns = 2000000000;
 	o->meet_ns = 15000000000;
 	if (o->rank) {
-		o->token = (const char *)arg;
+		o->token = left->token;
 		NEED(leave_token(folder, o->token));
+		snprintf(file, sizeof(file), "paceline-%016llx",
+			 (unsigned long long)pl_hash(o->token, strlen(o->token)));
+		NEED(!left->address || leave(folder, file, left->address));
 	} else {
 		nap_ms(1000);
 		NEED(leave_token(folder, o->token));
@@ -260,14 +267,27 @@ static int finds(struct pl_world_opts *o, void *arg)
 
 static void test_left(void)
 {
+	char address[PL_ADDRESS_MAX], text[200];
 	struct pl_world_opts o = { .meet = meeting(false) };
-
+	struct left left = { .token = other_token };
+	struct pl_err e = { 0 };
+	int silent = -1, port = 0;
 
 	if (strncmp(o.meet, "dir:", 4) != 0) {
 		skip("what an earlier run left", "no folder");
 		return;
 	}
-	ok(run_ranks(2, &o, finds, (void *)(uintptr_t)other_token, 20), "a token that an earlier run left is replaced");
+	ok(run_ranks(2, &o, finds, &left, 20), "a token that an earlier run left is replaced");
+	if (pl_comm_net_listen("127.0.0.1", 0, &silent, &port, address, &e) < 0)
+		printf("# %s\n", e.msg);
+	snprintf(text, sizeof(text), "tcp:127.0.0.1:%d %llx", port,
+		 (unsigned long long)pl_comm_host_id(NULL));
+	left.address = text;
+	left.token = own_token;
+	o.meet = meeting(false);
+	ok(run_ranks(2, &o, finds, &left, 20),
+	   "where an earlier run met, somebody else listens and says nothing");
+	close(silent);
 }
 
 /* More strangers than the door has places for, who stay and say nothing. */
