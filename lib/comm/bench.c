@@ -153,13 +153,16 @@ static int prepare(struct bench *b, const struct pl_comm_bench_opts *o, struct p
 
 static void release(struct bench *b, const struct pl_comm_bench_opts *o)
 {
+	const struct pl_world *w = b->w;
 	float *p[2] = { b->src, b->dst == b->src ? NULL : b->dst };
 
 	for (int i = 0; i < 2; i++) {
-		if (o->private_memory && !b->w->device.b)
-			pl_free(p[i]);
-		else
+		if (!o->private_memory)
 			pl_comm_world_free(b->w, p[i]);
+		else if (w->device.b && p[i])
+			w->device.b->free(w->device.ctx, p[i]);
+		else
+			pl_free(p[i]);
 	}
 	pl_free(b->host);
 }
