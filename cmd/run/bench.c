@@ -24,7 +24,7 @@ static const struct pl_column columns[] = {
 struct bench {
 	const struct config *c;
 	struct pl_world *w;
-	const char *transport; /* that was asked for */
+	const char *asked; /* transport of the job */
 	int rank, n;
 	unsigned ops;	       /* bits of enum pl_coll_op */
 	struct pl_table table; /* of rank 0 */
@@ -98,7 +98,8 @@ static int print(const struct bench *b, struct pl_err *err)
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.comm/1");
 	pl_json_int(&w, "ranks", b->n);
-	pl_json_str(&w, "transport", b->transport);
+	pl_json_str(&w, "transport", pl_comm_world_transport(b->w));
+	pl_json_str(&w, "transport_asked", b->asked);
 	pl_json_key(&w, "rows");
 	pl_table_json(&b->table, &w);
 	pl_json_close(&w);
@@ -123,7 +124,7 @@ int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err)
 	const struct work *k = work;
 	const struct config *c = k->c;
 	struct bench b = { .c = c,
-			   .transport = k->job.transport,
+			   .asked = k->job.transport,
 			   .rank = p->rank,
 			   .n = p->size,
 			   .table = PL_TABLE(columns) };

@@ -495,6 +495,8 @@ for transport in shm tcp; do
 done
 status 0 "... as JSON" "$run" --bench=comm -n 2 --op=allreduce --max-size=8K -O json
 check "... with its schema" grep -q '"schema": "paceline.comm/1"' out
+check "... and the transport that was measured" grep -q '"transport": "shm"' out
+check "... and the one that was asked for" grep -q '"transport_asked": "auto"' out
 
 # ---- what users get wrong -------------------------------------------------------------------------
 status 3 "an empty job" "$run" /dev/null
