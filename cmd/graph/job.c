@@ -258,11 +258,13 @@ static void put_layer(struct maker *m, uint32_t layer, bool operators)
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-static int make_layers(struct maker *m, const struct pl_job *j, const struct pl_model *model,
-		       bool operators, struct pl_err *err)
+static int make_layers(struct maker *m, const struct pl_job *j, const char *name,
+		       const struct pl_model *model, bool operators, struct pl_err *err)
 {
-	int batch = (int)pl_max_i64(1, j->batch / j->accumulate);
+	int batch;
 
+	if (pl_job_microbatch(j, j->accumulate, &batch, err) < 0)
+		return pl_wrap(err, "%s", name);
 	PL_CHECK(pl_net_outline(model->layer, model->n_layers, batch, &m->net, err));
 	m->v = pl_net_view(m->net);
 	PL_CHECK(pl_alloc(&m->op, m->v.n_layers * (size_t)OPS_MAX, sizeof(*m->op), err));
@@ -312,7 +314,7 @@ int load_step(const struct config *c, struct pl_in *in, struct pl_graph *g, stru
 	} else if (!strcmp(j.precision, "tf32")) {
 		t.type = "tf32";
 	}
-	PL_TRY(make_layers(&m, &j, &model, c->operators, err));
+	PL_TRY(make_layers(&m, &j, t.name, &model, c->operators, err));
 	snprintf(update, sizeof(update), "update.%s", j.optimizer);
 	t.row = m.row;
 	t.n = m.n_rows;

@@ -102,6 +102,8 @@ int pl_job_workers_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
 int pl_job_workers_find(const struct pl_job *j, uint32_t **first, struct pl_err *err) PL_MUST;
 /* The number of a policy of servers (policy/policy.h): "ssp:40" has 40. NAN: the policy's own. */
 double pl_job_policy_argument(const struct pl_job *j);
+/* The samples of each of `parts` microbatches of a batch; PL_EDATA: they cannot have one size. */
+int pl_job_microbatch(const struct pl_job *j, int64_t parts, int *size, struct pl_err *err) PL_MUST;
 /* How many numbers the optimiser reads and writes for a parameter: parameters, gradients and its
  * state are read, all but the gradients written. */
 int pl_job_update_numbers(const struct pl_job *j);

@@ -198,3 +198,13 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err)
 	PL_CHECK(check_ranks(j, err));
 	return check_learning(j, err);
 }
+
+int pl_job_microbatch(const struct pl_job *j, int64_t parts, int *size, struct pl_err *err)
+{
+	if (j->batch % parts)
+		return pl_fail(err, PL_EDATA,
+			       "a batch of %lld cannot be cut into %lld microbatches of one size",
+			       (long long)j->batch, (long long)parts);
+	*size = (int)(j->batch / parts);
+	return 0;
+}

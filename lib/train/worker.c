@@ -503,15 +503,8 @@ int64_t pl_train_worker_steps(const struct pl_worker *w, int ranks)
 /* Cuts the batch into microbatches of one size. */
 static int cut_batch(struct pl_worker *w, struct pl_err *err)
 {
-	int64_t batch = w->o.job->batch, k = pl_train_worker_microbatches(w->o.job, w->o.plan);
-
-	if (batch % k)
-		return pl_fail(err, PL_EDATA,
-			       "a batch of %lld cannot be cut into %lld microbatches of one size",
-			       (long long)batch, (long long)k);
-	w->microbatches = k;
-	w->microbatch = (int)(batch / k);
-	return 0;
+	w->microbatches = pl_train_worker_microbatches(w->o.job, w->o.plan);
+	return pl_job_microbatch(w->o.job, w->microbatches, &w->microbatch, err);
 }
 
 /* Tells the network which layers the plan recomputes. */

@@ -68,6 +68,9 @@ check "four ranks reduce gradients, of all layers together" test "$(nodes four.t
 sed 's/^batch.*/batch 32\naccumulate 2/' my.job >twice.job
 "$BIN/graph" -q -O text twice.job >twice.text
 check "a batch in two parts has two passes" test "$(nodes twice.text dense.forward)" = 4
+sed 's/^batch.*/batch 10\naccumulate 4/' my.job >uneven.job
+status 3 "a batch of 10 in four parts" "$BIN/graph" -o uneven.graph uneven.job
+says "uneven.job: a batch of 10 cannot be cut into 4 microbatches of one size" "... is refused, as run refuses it"
 "$BIN/graph" -q --operators -O text my.job >operators.text
 check "kernels of libraries: two products in the backward pass, one at its end" test \
 	"$(nodes operators.text linear input-gradient) $(nodes operators.text linear weight-gradient)" = "1 2"
