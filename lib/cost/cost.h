@@ -88,8 +88,9 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	double flight_ns;
 	double shape; /* > 0: t is this factor times the analysis, which bends as the samples do */
 	double residual; /* median of |t - fit| / t */
-	/* half of the 90 % interval of a; what it gains the bytes lose. Sizes alike: no message of
-	 * a job takes longer than PL_COST_MESSAGE_NS to arrive without its bytes */
+	/* half of the 90 % interval of a; what it gains the bytes lose. Sizes alike, or fewer than
+	 * four samples: no message of a job takes longer than PL_COST_MESSAGE_NS to arrive without
+	 * its bytes */
 	double a_off_ns;
 	uint64_t samples;
 	int64_t min_bytes, max_bytes;

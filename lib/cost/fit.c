@@ -43,7 +43,6 @@
  * often lets the woken thread run at once. */
 #define WAIT_NS 500000
 #define WRONG	0.25  /* relative error of k a + b S from which a + b S is tried instead */
-#define NORMAL	1.645 /* standard deviations on each side of the middle 90 % */
 #define CLEARLY 0.5   /* the share of the error that may remain then */
 
 struct transfer {
@@ -359,6 +358,21 @@ static void ring_of(const struct pl_fit *fit, double *messages, double *share)
 	pl_cost_ring(&comm, messages, share);
 }
 
+/* By how much the latency of a line of n samples may be wrong. If the samples do not show it, no
+ * message takes longer than PL_COST_MESSAGE_NS, and nothing less than its latency. */
+static int find_doubt(const struct point *p, size_t n, const struct line *l, double messages,
+		      double *off, struct pl_err *err)
+{
+	double least = INFINITY;
+
+	PL_CHECK(pl_cost_line_interval(p, n, l, off, err));
+	for (size_t i = 0; i < n; i++)
+		least = fmin(least, p[i].y);
+	if (!isfinite(*off))
+		*off = fmin(messages * PL_COST_MESSAGE_NS, fmax(l->a, least - l->a));
+	return 0;
+}
+
 /* The line of n samples. `sloped`: they show no intercept. */
 static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, bool sloped,
 		    struct pl_fit *fit, struct pl_err *err)
@@ -384,6 +398,7 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, b
 	} else if (sloped) {
 		PL_TRY(pl_cost_line_through(p, n, analysed(c, fit, 0), &l, err));
 		l.b = fmax(l.b, 0);
+		PL_TRY(pl_cost_line_residual(p, n, &l, err));
 	} else {
 		PL_TRY(pl_cost_line_fit(p, n, &l, err));
 		PL_TRY(pl_cost_line_settle(p, n, analysed(c, fit, 0), &l, err));
@@ -393,8 +408,10 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, b
 	fit->b_ns_per_byte = l.b;
 	fit->residual = l.residual;
 	ring_of(fit, &messages, &share);
-	fit->a_off_ns = fit->one_size || sloped ? messages * PL_COST_MESSAGE_NS
-						: NORMAL * pl_cost_line_error(p, n, &l);
+	if (fit->one_size || sloped)
+		fit->a_off_ns = messages * PL_COST_MESSAGE_NS;
+	else
+		PL_TRY(find_doubt(p, n, &l, messages, &fit->a_off_ns, err));
 out:
 	pl_free(p);
 	return rc;
@@ -474,6 +491,7 @@ static int fit_flight(const struct fitter *f, const struct record *r, size_t n, 
 	fit->b_ns_per_byte = l.b;
 	fit->residual = l.residual;
 	fit->shape = 0;
+	PL_TRY(find_doubt(p, n, &l, messages, &fit->a_off_ns, err));
 out:
 	pl_free(p);
 	return rc;

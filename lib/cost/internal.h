@@ -43,8 +43,10 @@ struct line {
 /* Sets the residual. */
 int pl_cost_line_residual(const struct point *p, size_t n, struct line *l,
 			  struct pl_err *err) PL_MUST;
-/* The standard error of the intercept of such a line, from the residual. */
-double pl_cost_line_error(const struct point *p, size_t n, const struct line *l);
+/* Half of the 90 % interval of the intercept; INFINITY: fewer than four points do not show it, nor do
+ * points of one size. */
+int pl_cost_line_interval(const struct point *p, size_t n, const struct line *l, double *half,
+			  struct pl_err *err) PL_MUST;
 /* Reorders p. n > 0. */
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
 /* The line with the intercept a that has the least relative error. */

@@ -25,6 +25,7 @@
 #define BENT	       0.75   /* share of a line's error that the analysis may have to be better */
 #define MEDIAN_ERRORS  1.4826 /* a normal error's deviation by its median size */
 #define LEAST_ABSOLUTE 1.5708 /* pi / 2: the variance of such a line by that of least squares */
+#define FEWEST	       4 /* points: of three, a line has an error at one only, which may be chance */
 #define TINY	       1e-9 /* the weight of a point with a smaller relative error does not grow */
 
 PL_COMPARATOR(by_x, struct point, x, y);
@@ -143,25 +144,45 @@ int pl_cost_line_residual(const struct point *p, size_t n, struct line *l, struc
 	return 0;
 }
 
+/* Quantile 0.95 of Student's t; good to 2 % from 2 degrees of freedom on. */
+static double student(double freedom)
+{
+	double x = 1 / freedom;
+
+	return 1.645 + x * (1.524 + x * (1.42 + x * 0.983));
+}
+
 /*
  * As of a regression whose errors are shares of y: the variance of the intercept is
  * s^2 sum(w x^2) / (sum(w) sum(w x^2) - sum(w x)^2) with w = 1 / y^2. The median of absolute errors
  * is s / 1.4826, and lines of least absolute error have pi / 2 times the variance of those of least
- * squares, both for normal errors.
+ * squares, both for normal errors. Such a line goes through two of the points, which show no error:
+ * the median is that of the others.
  */
-double pl_cost_line_error(const struct point *p, size_t n, const struct line *l)
+int pl_cost_line_interval(const struct point *p, size_t n, const struct line *l, double *half,
+			  struct pl_err *err)
 {
-	double w = 0, wx = 0, wxx = 0, det, s = MEDIAN_ERRORS * l->residual;
+	double w = 0, wx = 0, wxx = 0, det, s, *v;
 
+	*half = INFINITY;
+	if (n < FEWEST)
+		return 0;
+	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (size_t i = 0; i < n; i++) {
 		double u = 1 / (p[i].y * p[i].y);
 
 		w += u;
 		wx += u * p[i].x;
 		wxx += u * p[i].x * p[i].x;
+		v[i] = fabs(1 - (l->a + l->b * p[i].x) / p[i].y);
 	}
+	pl_sort(v, n, sizeof(*v), pl_compare_double);
+	s = MEDIAN_ERRORS * pl_median_double(v + 2, n - 2);
+	pl_free(v);
 	det = w * wxx - wx * wx;
-	return det > 1e-12 * w * wxx ? s * sqrt(LEAST_ABSOLUTE * wxx / det) : INFINITY;
+	if (det > 1e-12 * w * wxx)
+		*half = student((double)(n - 2)) * s * sqrt(LEAST_ABSOLUTE * wxx / det);
+	return 0;
 }
 
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)

@@ -92,6 +92,32 @@ static void robust(void)
 	   "intervals of the latency hold it, also where errors are not normal, and are narrow");
 }
 
+/* Few samples always lie near a line: their intervals of the latency have to be wide. */
+static void few(int n, int least)
+{
+	struct pl_err err = { 0 };
+	struct topo x;
+	int held = 0;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		const struct pl_fit *f;
+		struct pl_cost c;
+		struct jobg j;
+
+		job_init(&j, seed, 400);
+		lone(&j, 0, n, 20000, 0.25, 0.05, 0, 1000, 400000);
+		if (fit_job(&j, &x.t, &c, &err) || !(f = fit_of(&c, PL_COLL_ALLREDUCE))) {
+			ok(false, "seed %d fits", (int)seed);
+			continue;
+		}
+		held += fabs(f->a_ns - 20000) <= f->a_off_ns;
+		pl_cost_fini(&c);
+		pl_graph_fini(&j.g);
+	}
+	ok(held >= least, "%d samples: %d of 40 intervals hold the latency", n, held);
+}
+
 static void degenerate(void)
 {
 	pl_ns dur[RANKS] = { 1000, 1000, 1000, 1000 };
@@ -642,6 +668,10 @@ int main(void)
 	recorded_links();
 	exact();
 	robust();
+	few(2, 36);
+	few(3, 36);
+	few(4, 32);
+	few(6, 32);
 	degenerate();
 	link_of_all();
 	shared_link();
