@@ -60,10 +60,12 @@ static int fit_clocks(struct pl_align *a, const uint32_t *component, struct pl_a
 	for (uint32_t i = 0; i < a->n_clocks; i++) {
 		struct pl_clock *c = &a->m->clock[i];
 		const struct pl_clock_fit_clock *f = &(*found)[i];
+		/* divisions are judged by how far ends scatter */
+		double ci = component && f->connected ? f->scatter : f->offset_ci;
 
 		c->offset_ns = f->connected ? f->offset_ns : 0;
 		c->drift_ppm = f->connected ? f->drift * 1e6 : 0;
-		c->offset_ci_ns = f->offset_ci >= 0 ? (int64_t)llround(f->offset_ci) : -1;
+		c->offset_ci_ns = ci >= 0 ? (int64_t)llround(fmin(ci, 0x1p62)) : -1;
 		c->drift_ci_ppm = f->drift_ci >= 0 ? f->drift_ci * 1e6 : -1;
 	}
 	return 0;
@@ -91,8 +93,7 @@ int pl_clock_estimate(struct pl_align *a, struct pl_err *err)
 	for (uint32_t i = 0; rc == 0 && i < a->n_clocks; i++) {
 		struct pl_clock *c = &a->m->clock[i];
 
-		if (c->drift_ppm == 0 && c->offset_ns <= c->offset_ci_ns &&
-		    c->offset_ns >= -c->offset_ci_ns)
+		if (c->drift_ppm == 0 && fabs((double)c->offset_ns) <= round(found[i].scatter))
 			c->offset_ns = 0;
 		a->rep->clock[i].offset_known = found[i].connected;
 		a->rep->clock[i].drift_known = found[i].drift_ci >= 0;

@@ -359,12 +359,16 @@ static int init(struct pl_fit *f, struct pl_err *err)
 }
 
 /* A drift needs a handful of matches that span some time. */
+static bool shows_drift(const struct pl_fit *f, uint32_t c)
+{
+	return f->clock[c].count >= PL_SEQ_PAIRS && f->span > 1;
+}
+
 static void free_parameters(struct pl_fit *f)
 {
 	for (uint32_t c = 0; c < f->n; c++) {
 		f->clock[c].a_free = f->clock[c].in_tree && c != f->root;
-		f->clock[c].b_free =
-			f->clock[c].a_free && f->clock[c].count >= PL_SEQ_PAIRS && f->span > 1;
+		f->clock[c].b_free = f->clock[c].a_free && shows_drift(f, c);
 		if (!f->clock[c].b_free)
 			f->clock[c].b = 0;
 	}
@@ -411,40 +415,67 @@ static bool drop_drifts(struct pl_fit *f, const double *ci, struct pl_clock_fit_
 	return dropped;
 }
 
-/* The least jitter of the classes of a clock: a constant error of this size cannot be seen. */
-static void find_jitter(const struct pl_fit *f, double *jitter)
+/* What is known of the error of each clock's offset beside the scatter of its ends. */
+struct error {
+	double jitter;	    /* the least of its classes: a constant error of this size cannot be seen */
+	double unseen;	    /* see pl_clock_fit_intervals() */
+	double sum, weight; /* of u of its matches: when they were */
+};
+
+static void find_errors(const struct pl_fit *f, struct error *e)
 {
 	for (uint32_t c = 0; c < f->n; c++)
-		jitter[c] = INFINITY;
+		e[c].jitter = INFINITY;
 	for (size_t i = 0; i < f->in->n_obs; i++) {
 		const struct pl_clock_fit_obs *o = &f->in->obs[i];
+		struct error *x = &e[o->clock];
 
-		jitter[o->clock] = fmin(jitter[o->clock], f->scale[f->in->match_class[o->match]]);
+		x->jitter = fmin(x->jitter, f->scale[f->in->match_class[o->match]]);
+		x->sum += f->w[i] * f->u[o->match];
+		x->weight += f->w[i];
 	}
+}
+
+/* The offset at u. A drift that the matches are too few to show moves it between them and there. */
+static void put_intervals(const struct pl_fit *f, const struct error *e, uint32_t c, double u,
+			  double ci, struct pl_clock_fit_clock *out)
+{
+	const struct error *x = &e[c], *root = &e[f->root];
+	double jitter = x->jitter * x->jitter + root->jitter * root->jitter, drift = 0;
+
+	if (!isfinite(jitter))
+		return;
+	out->scatter = sqrt(ci * ci * (ci > 0) + jitter);
+	if (!shows_drift(f, c) && x->weight > 0)
+		drift = USUAL_DRIFT * f->span * (u - x->sum / x->weight);
+	if (x->unseen >= 0)
+		out->offset_ci = sqrt(out->scatter * out->scatter + x->unseen * x->unseen +
+				      drift * drift);
 }
 
 static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_err *err)
 {
-	double *u, *ci, *jitter;
+	struct error *error;
+	double *u, *ci, *unseen;
 
 	PL_CHECK(take(f, &u, f->n, sizeof(*u), err));
 	PL_CHECK(take(f, &ci, f->n, sizeof(*ci), err));
-	PL_CHECK(take(f, &jitter, f->n, sizeof(*jitter), err));
+	PL_CHECK(take(f, &unseen, f->n, sizeof(*unseen), err));
+	PL_CHECK(take(f, &error, f->n, sizeof(*error), err));
 	free_parameters(f);
 	PL_CHECK(robust(f, 0, err));
-	PL_CHECK(pl_clock_fit_intervals(f, NULL, ci, err));
+	PL_CHECK(pl_clock_fit_intervals(f, NULL, ci, NULL, err));
 	if (drop_drifts(f, ci, out))
 		PL_CHECK(robust(f, 1, err));
 	for (uint32_t c = 0; c < f->n; c++)
 		u[c] = first_u(f, c);
-	PL_CHECK(pl_clock_fit_intervals(f, u, ci, err));
-	find_jitter(f, jitter);
+	PL_CHECK(pl_clock_fit_intervals(f, u, ci, unseen, err));
+	find_errors(f, error);
 	for (uint32_t c = 0; c < f->n; c++) {
-		double hidden = jitter[c] * jitter[c] + jitter[f->root] * jitter[f->root];
-
+		error[c].unseen = unseen[c];
 		put_clock(f, c, &out[c]);
-		if (c != f->root && out[c].connected && isfinite(hidden))
-			out[c].offset_ci = sqrt(ci[c] * ci[c] * (ci[c] > 0) + hidden);
+		if (c != f->root && out[c].connected)
+			put_intervals(f, error, c, u[c], ci[c], &out[c]);
 	}
 	return 0;
 }
@@ -459,13 +490,16 @@ static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct
 {
 	const struct pl_clock_fit_obs *all = in->obs;
 	const uint32_t *all_class = in->match_class;
+	const double *all_bound = in->match_bound;
 	struct pl_clock_fit_obs *obs;
 	uint32_t *class, *seen, stride, match = PL_NONE;
+	double *bound;
 	size_t n_all = in->n_obs, kept = 0;
 	bool keep = false;
 
 	PL_CHECK(pl_arena_array(mem, &obs, n_all + 1, sizeof(*obs), err));
 	PL_CHECK(pl_arena_array(mem, &class, in->n_matches + 1u, sizeof(*class), err));
+	PL_CHECK(pl_arena_array(mem, &bound, in->n_matches + 1u, sizeof(*bound), err));
 	PL_CHECK(pl_arena_array(mem, &seen, in->n_classes + 1u, sizeof(*seen), err));
 	memset(seen, 0, (in->n_classes + 1u) * sizeof(*seen));
 	for (size_t i = 0; i < n_all; i++)
@@ -474,6 +508,7 @@ static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct
 	in->n_obs = in->n_matches = 0;
 	in->obs = obs;
 	in->match_class = class;
+	in->match_bound = all_bound ? bound : NULL;
 	for (size_t i = 0; i < n_all; i++) {
 		if (!is_wanted(in, all[i].clock))
 			continue;
@@ -481,6 +516,7 @@ static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct
 			match = all[i].match;
 			keep = seen[all_class[match]]++ % stride == 0;
 			class[in->n_matches] = all_class[match];
+			bound[in->n_matches] = all_bound ? all_bound[match] : 0;
 			in->n_matches += keep;
 		}
 		if (keep)

@@ -314,10 +314,14 @@ struct pl_clock_fit_in {
 	const pl_ns *first_ns;	   /* of each clock, where its offset is wanted */
 	const uint32_t *component; /* by clock; NULL: all are of one */
 	uint32_t first_clock;	   /* estimate those of its component against it */
+	/* of each match: how far its ends may be apart at most, ns. That tells how exact an offset
+	 * is that so few matches determine that they show no jitter. NULL: it is not known */
+	const double *match_bound;
 };
 struct pl_clock_fit_clock {
 	int64_t offset_ns;		   /* minus the first clock, at first_ns */
 	double offset_ci, drift, drift_ci; /* ns; ns a ns of local time. ci < 0: not known */
+	double scatter;			   /* the part of offset_ci that the ends themselves show */
 	bool connected;
 };
 int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_clock *out,

@@ -30,6 +30,7 @@ struct transfer {
 	pl_ns at;      /* on clock p */
 	int64_t delay; /* receive end - send start, clocks as they are */
 	pl_ns send_end, recv_end;
+	int64_t longer; /* of their two durations */
 };
 
 struct gather {
@@ -38,6 +39,7 @@ struct gather {
 	struct pl_clock_fit_obs *obs;
 	uint32_t *class; /* of each match */
 	double *floor;	 /* of each class */
+	double *bound;	 /* of each match */
 	uint32_t n_matches;
 	size_t n_obs;
 	uint32_t *parent; /* clocks that are joined: union-find */
@@ -45,14 +47,15 @@ struct gather {
 	size_t n;
 };
 
-/* The next match, of class (kind, x, y). */
-static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, double floor,
+/* The next match, of class (kind, x, y). Its ends may be `bound` ns apart. */
+static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, double floor, double bound,
 		     struct pl_err *err)
 {
 	const uint32_t key[3] = { kind, x, y };
-	uint32_t *class = &g->class[g->n_matches++];
+	uint32_t *class = &g->class[g->n_matches];
 	int rc = pl_intern_add(&g->classes, (const char *)key, sizeof(key), class, err);
 
+	g->bound[g->n_matches++] = bound;
 	if (rc >= 0)
 		g->floor[*class] = floor;
 	return rc;
@@ -70,6 +73,23 @@ bool pl_clock_has_ends(const struct pl_align *a, const struct pl_cmatch *m)
 		if (a->ev[a->member[m->first + k]].open)
 			return false;
 	return true;
+}
+
+/* How far the ends of a match may be apart at most: by a transfer where all members end after the
+ * last has begun, which takes as long as that one. Else a member may have waited for others. */
+static double bound_of(const struct pl_align *a, const struct pl_cmatch *m)
+{
+	const unsigned together = PL_COLL_MEETS | PL_COLL_MOVES_DATA;
+	const uint32_t *ev = a->member + m->first;
+	int64_t least = INT64_MAX, most = 0;
+
+	for (uint32_t k = 0; k < m->n; k++) {
+		int64_t took = pl_sub_sat(a->ev[ev[k]].end, a->ev[ev[k]].ts);
+
+		least = pl_min_i64(least, took);
+		most = pl_max_i64(most, took);
+	}
+	return (double)((a->ev[ev[0]].coll_is & together) == together ? pl_max_i64(least, 0) : most);
 }
 
 /* Collectives that move data, or that do not but reach a clock which nothing else has joined. */
@@ -97,7 +117,7 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 		}
 		if (!several || !useful || !pl_clock_has_ends(a, m))
 			continue;
-		PL_TRY(new_match(g, 0, m->group, 0, 0, err));
+		PL_TRY(new_match(g, 0, m->group, 0, 0, bound_of(a, m), err));
 		for (uint32_t k = 0; k < m->n; k++) {
 			pl_union_join(g->parent, first, a->ev[ev[k]].clock);
 			add_end(g, a->ev[ev[k]].clock, a->ev[ev[k]].end);
@@ -126,7 +146,9 @@ static void note_transfer(struct gather *g, const struct pl_cmatch *m)
 					  .at = back ? r->end : s->ts,
 					  .delay = pl_sub_sat(r->end, s->ts),
 					  .send_end = s->end,
-					  .recv_end = r->end };
+					  .recv_end = r->end,
+					  .longer = pl_max_i64(pl_max_i64(pl_sub_sat(s->end, s->ts), 0),
+							       pl_sub_sat(r->end, r->ts)) };
 }
 
 struct window {
@@ -183,7 +205,7 @@ static int add_both_directions(struct gather *g, const struct transfer *t, size_
 		if (w[i].half > usual + usual / 4 + GOOD_NS ||
 		    w[i].half < usual - usual / 4 - GOOD_NS)
 			continue;
-		PL_TRY(new_match(g, 1, t->p, t->q, (double)usual / TRUST, err));
+		PL_TRY(new_match(g, 1, t->p, t->q, (double)usual / TRUST, 0, err));
 		add_end(g, t->p, w[i].at);
 		add_end(g, t->q, pl_add_sat(w[i].at, w[i].offset));
 		pl_union_join(g->parent, t->p, t->q);
@@ -198,7 +220,7 @@ static int add_one_direction(struct gather *g, const struct transfer *t, size_t 
 			     struct pl_err *err)
 {
 	for (size_t i = 0; i < n; i++) {
-		PL_CHECK(new_match(g, 2, t->p, t->q, 0, err));
+		PL_CHECK(new_match(g, 2, t->p, t->q, 0, (double)t[i].longer, err));
 		add_end(g, t->p, t[i].back ? t[i].recv_end : t[i].send_end);
 		add_end(g, t->q, t[i].back ? t[i].send_end : t[i].recv_end);
 	}
@@ -232,6 +254,7 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 	PL_TRY(pl_arena_array(mem, &g.obs, a->n_members + 1, sizeof(*g.obs), err));
 	PL_TRY(pl_arena_array(mem, &g.class, a->n_matches + 1, sizeof(*g.class), err));
 	PL_TRY(pl_arena_array(mem, &g.floor, a->n_matches + 1, sizeof(*g.floor), err));
+	PL_TRY(pl_arena_array(mem, &g.bound, a->n_matches + 1, sizeof(*g.bound), err));
 	PL_TRY(pl_arena_array(mem, &g.parent, a->n_clocks + 1u, sizeof(*g.parent), err));
 	PL_TRY(pl_arena_array(mem, &g.t, a->n_matches + 1, sizeof(*g.t), err));
 	for (uint32_t i = 0; i < a->n_clocks; i++)
@@ -252,7 +275,8 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 					.n_matches = g.n_matches,
 					.n_classes = (uint32_t)g.classes.n,
 					.n_clocks = a->n_clocks,
-					.first_ns = a->clock_first };
+					.first_ns = a->clock_first,
+					.match_bound = g.bound };
 out:
 	pl_intern_fini(&g.classes);
 	return rc;

@@ -96,7 +96,8 @@ static void check_coverage(double rho, double drifts)
 	struct pl_err err = { 0 };
 
 	for (int k = 0; k < 400; k++) {
-		struct pl_clock_fit_in in = { obs, 270, class, NULL, 90, 1, 3, first, NULL, 0 };
+		struct pl_clock_fit_in in = { obs,  270,   class, NULL, 90,  1,
+						      3,   first, NULL,	 0,    NULL };
 		double d = drifts * 60e-6 * uniform(), o = 1e6 * uniform(), e[3] = { 0 };
 
 		for (uint32_t i = 0; i < 270; i++) {
@@ -120,6 +121,74 @@ static void check_coverage(double rho, double drifts)
 	   drift, all, zero);
 }
 
+/* One or two matches show no jitter, and no drift: the interval is what bounds the error. */
+static void check_few(void)
+{
+	const double bound[2] = { 200e3, 200e3 };
+	struct pl_clock_fit_obs obs[4];
+	uint32_t class[2] = { 0 };
+	pl_ns first[2] = { 0, 0 };
+	struct pl_clock_fit_clock out[2];
+	struct pl_clock_fit_in in = {
+		.obs = obs, .match_class = class, .n_classes = 1, .n_clocks = 2, .first_ns = first
+	};
+	struct pl_err err = { 0 };
+	struct pl_align *a;
+	struct result x;
+	int rc = 0;
+
+	in.match_bound = bound;
+	for (in.n_matches = 1; in.n_matches <= 2; in.n_matches++) {
+		int inside = 0;
+
+		in.n_obs = 2 * (size_t)in.n_matches;
+		for (int k = 0; k < 400; k++) {
+			for (uint32_t i = 0; i < in.n_obs; i++)
+				obs[i] = (struct pl_clock_fit_obs){
+					i / 2, i % 2, 1000000 * (pl_ns)(i / 2 + 3 * (i % 2))
+				};
+			for (uint32_t i = 0; i < in.n_obs; i++)
+				obs[i].end += llround(25e3 * (uniform() + uniform() + uniform()));
+			if (pl_clock_fit_clocks(&in, out, &err) < 0)
+				break;
+			inside += fabs((double)out[1].offset_ns - 3e6) <= out[1].offset_ci;
+		}
+		ok(inside >= 380, "%u match%s: offsets inside: %d of 400", in.n_matches,
+		   in.n_matches > 1 ? "es" : "", inside);
+	}
+	in.n_matches = 1;
+	in.n_obs = 2;
+	first[1] = -60000000000;
+	ok(pl_clock_fit_clocks(&in, out, &err) == 0 && out[1].offset_ci > 11.9e6 &&
+		   out[1].offset_ci < 12.2e6,
+	   "a minute before its only match a clock may have drifted: +- %.0f ns", out[1].offset_ci);
+	in.match_bound = NULL;
+	ok(pl_clock_fit_clocks(&in, out, &err) == 0 && out[1].connected && out[1].offset_ci == -1,
+	   "what nothing bounds is not known");
+
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	for (int32_t r = 0; r < 2; r++) { /* rank 1 begins last, and its transfer takes 300 us */
+		const struct ev e = { PL_K_COLLECTIVE,
+				      "AllReduce",
+				      "allreduce",
+				      "dp",
+				      24,
+				      0,
+				      -1,
+				      r ? 6600000 : 1000000,
+				      r ? 300000 : 900000,
+				      0 };
+
+		rc |= feed(a, r, r ? "beta" : "alpha", "", &e, 1, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.m.n_clocks == 2 && x.m.clock[1].offset_ns == 5000000 &&
+		   x.m.clock[1].offset_ci_ns >= 300000 && x.m.clock[1].offset_ci_ns < 301000,
+	   "an offset from one collective is good to its transfer: +- %lld ns",
+	   (long long)x.m.clock[1].offset_ci_ns);
+	done(a, &x);
+}
+
 static void check_broken_times(void)
 {
 	static const pl_ns wild[] = { INT64_MIN, INT64_MAX, 0, -1, INT64_MAX / 2, INT64_MIN / 2 };
@@ -127,7 +196,7 @@ static void check_broken_times(void)
 	uint32_t class[30] = { 0 };
 	pl_ns first[2] = { INT64_MIN, INT64_MAX };
 	struct pl_clock_fit_clock out[2];
-	struct pl_clock_fit_in in = { obs, 60, class, NULL, 30, 1, 2, first, NULL, 0 };
+	struct pl_clock_fit_in in = { obs, 60, class, NULL, 30, 1, 2, first, NULL, 0, NULL };
 	struct pl_err err = { 0 };
 
 	for (uint32_t i = 0; i < 60; i++)
@@ -621,6 +690,7 @@ int main(void)
 	check_coverage(0.5, 1);
 	check_coverage(0.8, 1);
 	check_coverage(0.8, 0.2);
+	check_few();
 	check_broken_times();
 	check_inference();
 	check_hosts();
