@@ -8,8 +8,13 @@
  * the one before it is of the same recording.
  *
  * Clocks that are not shared may differ by days. Their times are compared only if the user says
- * that there are several recordings (--duplicates=first or newest). If no communication joins the
- * clocks, there is only a warning (pl_clock_say_joined()), because the clocks may be wrong.
+ * that there are several recordings (--duplicates=first or newest). What overlaps then is one run.
+ * Another run is left out if a place or a rank of it is also in the chosen one, because a rank is
+ * recorded once in a run, and times of one place tell its recordings apart. A run that shares
+ * nothing with the chosen one may be the same run on clocks that are far off: it stays.
+ *
+ * If no communication joins the clocks, there is only a warning (pl_clock_say_joined()), because
+ * the clocks may be wrong.
  *
  * Cost: sorting the segments.
  */
@@ -23,9 +28,11 @@ struct span {	       /* one rank in one segment */
 	pl_ns first, last;
 	uint32_t sr;
 	uint32_t recording; /* counted within the place */
+	uint32_t run;	    /* counted over all places */
 };
 
 PL_COMPARATOR(by_place, struct span, place, first, sr);
+PL_COMPARATOR(by_time, struct span, first, sr);
 
 /* Places: 0 where all can be compared, a host, or a rank. */
 static int64_t place_of(const struct pl_align *a, const struct pl_seg_rank *r)
@@ -63,11 +70,14 @@ static int find_spans(const struct pl_align *a, struct span **v, size_t *n, stru
 	return rc;
 }
 
-/* Numbers recordings of each place in order of time. A file's later segments have its number. */
-static int number_recordings(const struct pl_align *a, struct span *v, size_t n, struct pl_err *err)
+/* Numbers recordings of each place in order of time, or runs: recordings of `all` places together.
+ * A file's later segments have its number. */
+static int number_recordings(const struct pl_align *a, struct span *v, size_t n, bool all,
+			     struct pl_err *err)
 {
 	pl_ns *end = NULL; /* of files, by their first segment: the last of their segments */
 	pl_ns until = 0;
+	uint32_t number = 0;
 
 	PL_CHECK(pl_alloc(&end, a->n_segs + 1, sizeof(*end), err));
 	for (size_t i = 0; i < a->n_segs; i++)
@@ -78,10 +88,11 @@ static int number_recordings(const struct pl_align *a, struct span *v, size_t n,
 		*e = pl_max_i64(*e, v[i].last);
 	}
 	for (size_t i = 0; i < n; i++) {
-		bool first = !i || v[i].place != v[i - 1].place;
+		bool first = !i || (!all && v[i].place != v[i - 1].place);
 		pl_ns last = end[first_segment(a, a->sr[v[i].sr].seg)];
 
-		v[i].recording = first ? 0 : v[i - 1].recording + (v[i].first > until);
+		number = first ? 0 : number + (v[i].first > until);
+		*(all ? &v[i].run : &v[i].recording) = number;
 		until = first ? last : pl_max_i64(until, last);
 	}
 	pl_free(end);
@@ -131,39 +142,121 @@ static int say_several(const struct pl_align *a, const struct span *v, size_t n,
 	return 0;
 }
 
-/* Leave out segments of other recordings than the requested one, then ranks that are present twice.
- */
-static int drop_others(struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
-{
-	bool newest = a->o.duplicates == PL_DUP_NEWEST;
-	const struct span *wanted = &v[newest ? n - 1 : 0];
-	struct pl_intern ranks = { 0 };
-	uint32_t *file = NULL; /* by number in ranks */
-	size_t cap = 0;
-	int rc = 0;
+/* What stays. */
+struct choice {
+	struct pl_align *a;
+	bool newest;
+	struct pl_intern places, ranks;
+	const struct span **wanted; /* by number in places: one of the recording that stays */
+	uint32_t *file;		    /* by number in ranks */
+	size_t cap_wanted, cap_files;
+};
 
-	for (size_t i = 0; !newest && i < n; i++) /* that of the first input */
-		wanted = a->sr[v[i].sr].seg < a->sr[wanted->sr].seg ? &v[i] : wanted;
-	for (size_t k = 0; k < n; k++) {
-		const struct span *s = &v[newest ? n - 1 - k : k];
-		const struct pl_seg_rank *r = &a->sr[s->sr];
-		size_t before = ranks.n;
+/* Is a place or a rank of v[0..n), a run, in another one that stays? */
+static bool is_other_run(const struct choice *c, const struct span *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const int32_t *rank = &c->a->sr[v[i].sr].rank;
+
+		if (pl_intern_find(&c->places, (const char *)&v[i].place, sizeof(v->place)) !=
+			    PL_NONE ||
+		    pl_intern_find(&c->ranks, (const char *)rank, sizeof(*rank)) != PL_NONE)
+			return true;
+	}
+	return false;
+}
+
+/* Which recording of each place of the run stays. There are several if that of another place is so
+ * long that it overlaps all of them. */
+static int find_wanted(struct choice *c, const struct span *v, size_t n, struct pl_err *err)
+{
+	const struct pl_seg_rank *sr = c->a->sr;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t before = c->places.n;
 		pl_id id;
 
-		if (s->recording != wanted->recording) {
+		PL_CHECK(pl_intern_add(&c->places, (const char *)&v[i].place, sizeof(v->place), &id,
+				       err));
+		PL_CHECK(pl_grow(&c->wanted, &c->cap_wanted, c->places.n, sizeof(*c->wanted), err));
+		if (c->places.n > before || c->newest ||
+		    sr[v[i].sr].seg < sr[c->wanted[id]->sr].seg)
+			c->wanted[id] = &v[i];
+	}
+	return 0;
+}
+
+/* Of v[0..n), a run by time, leave out other recordings than those that stay, then ranks that are
+ * present twice. */
+static int keep_run(struct choice *c, const struct span *v, size_t n, struct pl_err *err)
+{
+	struct pl_align *a = c->a;
+
+	PL_CHECK(find_wanted(c, v, n, err));
+	for (size_t k = 0; k < n; k++) {
+		const struct span *s = &v[c->newest ? n - 1 - k : k];
+		const struct pl_seg_rank *r = &a->sr[s->sr];
+		pl_id id = pl_intern_find(&c->places, (const char *)&s->place, sizeof(s->place));
+		size_t before = c->ranks.n;
+
+		if (s->recording != c->wanted[id]->recording) {
 			a->seg[r->seg].dropped = true;
 			continue;
 		}
-		PL_TRY(pl_intern_add(&ranks, (const char *)&r->rank, sizeof(r->rank), &id, err));
-		PL_TRY(pl_grow(&file, &cap, ranks.n, sizeof(*file), err));
-		if (ranks.n > before)
-			file[id] = first_segment(a, r->seg);
-		else if (file[id] != first_segment(a, r->seg))
+		PL_CHECK(pl_intern_add(&c->ranks, (const char *)&r->rank, sizeof(r->rank), &id,
+				       err));
+		PL_CHECK(pl_grow(&c->file, &c->cap_files, c->ranks.n, sizeof(*c->file), err));
+		if (c->ranks.n > before)
+			c->file[id] = first_segment(a, r->seg);
+		else if (c->file[id] != first_segment(a, r->seg))
 			a->seg[r->seg].dropped = true;
 	}
+	return 0;
+}
+
+struct run {
+	uint32_t order; /* the wanted one has the least */
+	size_t first, n;
+};
+
+PL_COMPARATOR(by_order, struct run, order);
+
+/* Leave out segments of other runs than the requested one: that of the first input, or the last. */
+static int drop_others(struct pl_align *a, struct span *v, size_t n, struct pl_err *err)
+{
+	struct choice c = { .a = a, .newest = a->o.duplicates == PL_DUP_NEWEST };
+	struct run *run = NULL;
+	size_t n_runs;
+	int rc;
+
+	pl_sort(v, n, sizeof(*v), by_time);
+	PL_TRY(number_recordings(a, v, n, true, err));
+	n_runs = n ? v[n - 1].run + 1 : 0;
+	PL_TRY(pl_alloc(&run, n_runs + 1, sizeof(*run), err));
+	for (size_t i = 0; i < n; i++) {
+		struct run *r = &run[v[i].run];
+		uint32_t seg = a->sr[v[i].sr].seg;
+
+		if (!r->n++)
+			*r = (struct run){ UINT32_MAX, i, 1 };
+		r->order = c.newest ? UINT32_MAX - v[i].run : seg < r->order ? seg : r->order;
+	}
+	pl_sort(run, n_runs, sizeof(*run), by_order);
+	for (size_t i = 0; i < n_runs; i++) {
+		const struct span *s = v + run[i].first;
+
+		if (!is_other_run(&c, s, run[i].n))
+			PL_TRY(keep_run(&c, s, run[i].n, err));
+		else
+			for (size_t k = 0; k < run[i].n; k++)
+				a->seg[a->sr[s[k].sr].seg].dropped = true;
+	}
 out:
-	pl_intern_fini(&ranks);
-	pl_free(file);
+	pl_intern_fini(&c.places);
+	pl_intern_fini(&c.ranks);
+	pl_free(c.wanted);
+	pl_free(c.file);
+	pl_free(run);
 	return rc;
 }
 
@@ -238,17 +331,17 @@ int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 		       pl_clock_source(a, a->unranked), a->n_unranked == 1 ? "" : " ...",
 		       a->n_unranked == 1 ? "s" : "");
 	PL_TRY(find_spans(a, &v, &n, err));
-	PL_TRY(number_recordings(a, v, n, err));
-	for (size_t i = 0; i < n; i = m) {
+	PL_TRY(number_recordings(a, v, n, false, err));
+	for (size_t i = 0; i < n && !chosen; i = m) {
 		for (m = i + 1; m < n && v[m].place == v[i].place;)
 			m++;
-		if (chosen)
-			PL_TRY(drop_others(a, v + i, m - i, err));
-		else if (v[m - 1].recording)
+		if (v[m - 1].recording)
 			PL_TRY(say_several(a, v + i, m - i, err));
 	}
-	if (chosen)
+	if (chosen) {
+		PL_TRY(drop_others(a, v, n, err));
 		PL_TRY(remove_dropped(a, err));
+	}
 	find_world(a);
 out:
 	pl_free(v);
@@ -280,6 +373,7 @@ void pl_clock_say_joined(const struct pl_align *a)
 {
 	pl_ns first[2], last[2], gap;
 	uint32_t seg[2];
+	bool chosen = a->o.duplicates == PL_DUP_FIRST || a->o.duplicates == PL_DUP_NEWEST;
 	char text[24];
 
 	if (!a->rep->unconnected)
@@ -290,11 +384,10 @@ void pl_clock_say_joined(const struct pl_align *a)
 	if (seg[0] != PL_NONE && seg[1] != PL_NONE && gap > 0)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%.80s and %.80s may be of different recordings: no communication joins "
-		       "them, "
-		       "and their times are %s apart; if so, give the files of one, or choose "
-		       "--duplicates=newest or first",
+		       "them, and their times are %s apart; if so, give the files of one%s",
 		       pl_clock_source(a, seg[0]), pl_clock_source(a, seg[1]),
-		       pl_fmt_ns(text, sizeof(text), gap));
+		       pl_fmt_ns(text, sizeof(text), gap),
+		       chosen ? "" : ", or choose --duplicates=newest or first");
 	else
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "no communication joins %u of %u clocks to the first: their offsets stay 0",

@@ -640,6 +640,57 @@ static void check_duplicates(void)
 	pl_clock_free(a);
 }
 
+/* Ranks 0 and 1 of a run, and of one ten seconds later, on these hosts; the clocks of rank 1 are
+ * `ahead`. Those that are `given` and stay, as bits. */
+static unsigned stays(enum pl_clock_by by, enum pl_clock_dup dup, const char *const host[4],
+		      unsigned given, pl_ns ahead)
+{
+	struct pl_align *a = new_align(by, dup, false);
+	uint32_t seg[4], n = 0;
+	unsigned kept = 0;
+	struct ev e[N];
+	struct result x;
+	int rc = 0;
+
+	for (int k = 0; k < 4; k++) {
+		seg[k] = n;
+		if (!(given >> k & 1))
+			continue;
+		make_lane(e, 0, k % 2, k / 2 * 10000000000 + k % 2 * ahead);
+		rc |= feed(a, k % 2, host[k], "", e, N, NULL);
+		n++;
+	}
+	solve(a, &x);
+	for (int k = 0; k < 4; k++)
+		if (given >> k & 1 && !pl_clock_dropped(a, seg[k]))
+			kept |= 1u << k;
+	rc |= x.rc;
+	done(a, &x);
+	return rc == 0 ? kept : 0;
+}
+
+static void check_runs(void)
+{
+	static const char *const same[] = { "alpha", "beta", "alpha", "beta" };
+	static const char *const other[] = { "alpha", "beta", "gamma", "delta" };
+	const pl_ns day = 86400000000000;
+
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_NEWEST, same, 15, 0), 12, "the newest run of two hosts");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_FIRST, same, 15, 0), 3, "the first one");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_NEWEST, same, 7, 0), 4,
+	       "the newest run lacks a host, which is not taken from the first run");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_FIRST, same, 14, 0), 2, "the first one lacks another");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_NEWEST, other, 15, 0), 12,
+	       "the newest run, on other hosts");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_FIRST, other, 15, 0), 3, "the first one");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_NEWEST, other, 7, 0), 4,
+	       "the newest run lacks a rank, which is not taken from the first run");
+	is_i64(stays(PL_CLOCK_RANK, PL_DUP_NEWEST, same, 7, 0), 4, "... nor with a clock a rank");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_NEWEST, same, 15, day), 12,
+	       "the newest run of a host whose clock is a day ahead");
+	is_i64(stays(PL_CLOCK_AUTO, PL_DUP_FIRST, same, 15, day), 3, "the first one");
+}
+
 static void check_odd_inputs(void)
 {
 	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
@@ -707,6 +758,7 @@ int main(void)
 	check_alone();
 	check_doubt();
 	check_duplicates();
+	check_runs();
 	check_odd_inputs();
 	check_apply();
 	return done_testing();
