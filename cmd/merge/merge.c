@@ -187,18 +187,36 @@ static int write_report(struct merge *g, const struct pl_merge *m, const struct 
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-static int judge(const struct config *c, const struct pl_merge *m, struct pl_err *err)
+/* No residual is no small one: a clock that no collective joins to others was not checked. */
+static int judge_clock(const struct pl_clock_info *k, uint32_t clock, struct pl_err *err)
+{
+	int32_t rank = k->n_ranks ? k->rank[0] : -1;
+
+	if (rank < 0 || (k->offset_known && k->residuals))
+		return 0;
+	return pl_fail(err, PL_ENO, "clock %u (rank %d%s) %s", clock, rank,
+		       k->n_ranks > 1 ? " ..." : "",
+		       k->offset_known ? "has no residual: no collective shows one"
+				       : "has no offset: no communication joins it to the first");
+}
+
+static int judge(const struct config *c, const struct pl_merge *m, const struct pl_clock_report *r,
+		 struct pl_err *err)
 {
 	int64_t worst = 0;
 	char is[24], may[24];
 
+	if (c->max_residual == INT64_MAX)
+		return 0;
 	for (uint32_t i = 0; i < m->n_clocks; i++)
 		worst = pl_max_i64(worst, m->clock[i].residual_max_ns);
-	if (worst <= c->max_residual)
-		return 0;
-	return pl_fail(err, PL_ENO, "the greatest residual is %s, more than %s",
-		       pl_fmt_ns(is, sizeof(is), worst),
-		       pl_fmt_ns(may, sizeof(may), c->max_residual));
+	if (worst > c->max_residual)
+		return pl_fail(err, PL_ENO, "the greatest residual is %s, more than %s",
+			       pl_fmt_ns(is, sizeof(is), worst),
+			       pl_fmt_ns(may, sizeof(may), c->max_residual));
+	for (uint32_t i = 0; i < m->n_clocks && m->n_clocks > 1; i++)
+		PL_CHECK(judge_clock(&r->clock[i], i, err));
+	return 0;
 }
 
 static int check_outputs(const struct config *c, struct pl_err *err)
@@ -236,7 +254,7 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	PL_TRY(write_trace(g, &m, err));
 	if (g->report)
 		PL_TRY(write_report(g, &m, &r, err));
-	PL_TRY(judge(g->c, &m, err));
+	PL_TRY(judge(g->c, &m, &r, err));
 out:
 	pl_trace_merge_fini(&m);
 	pl_clock_report_fini(&r);

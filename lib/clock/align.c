@@ -265,7 +265,7 @@ static int find_residuals(struct pl_align *a, struct pl_err *err)
 		struct pl_group_info *g = &a->rep->group[i];
 		int64_t *v = r.sorted + first0[i];
 
-		n = first0[i + 1] - first0[i];
+		g->residuals = n = first0[i + 1] - first0[i];
 		if (!n)
 			continue;
 		g->residual_p50_ns = pl_percentile_i64(v, n, 50);

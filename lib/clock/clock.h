@@ -61,6 +61,7 @@ enum pl_matched_by {
 struct pl_group_info { /* more about pl_merge.group[i] */
 	enum pl_matched_by by;
 	uint64_t matches, missing; /* `missing`: matches without some member */
+	uint64_t residuals;	   /* number of ends with a residual */
 	int64_t residual_p50_ns,
 		residual_p95_ns;    /* of ends against the median end of their match */
 	int32_t first_rank_missing; /* a member without any event, or -1 */

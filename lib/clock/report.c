@@ -92,8 +92,8 @@ static void put_group(struct pl_writer *w, const struct pl_group *g,
 	pl_json_str(w, "matched_by", by[info->by]);
 	pl_json_int(w, "matches", (int64_t)info->matches);
 	pl_json_int(w, "incomplete", (int64_t)info->missing);
-	pl_json_int(w, "residual_p50_ns", info->residual_p50_ns);
-	pl_json_int(w, "residual_p95_ns", info->residual_p95_ns);
+	key_ns(w, "residual_p50_ns", info->residuals > 0, info->residual_p50_ns);
+	key_ns(w, "residual_p95_ns", info->residuals > 0, info->residual_p95_ns);
 	pl_json_close(w);
 }
 
@@ -148,7 +148,7 @@ static void say_clock(const struct pl_merge *m, const struct pl_clock_report *r,
 {
 	const struct pl_clock *c = &m->clock[i];
 	struct pl_spans list = { 0 };
-	char ranks[160], off[24], ci[24], p50[24], p95[24], max[24];
+	char ranks[160], off[24], ci[24], p50[24], p95[24], max[24], residual[96];
 
 	for (uint32_t k = 0; k < r->clock[i].n_ranks; k++)
 		if (pl_spans_add(&list, 0, r->clock[i].rank[k], r->clock[i].rank[k] + 1, NULL) < 0)
@@ -164,11 +164,13 @@ static void say_clock(const struct pl_merge *m, const struct pl_clock_report *r,
 	pl_fmt_ns(p50, sizeof(p50), c->residual_p50_ns);
 	pl_fmt_ns(p95, sizeof(p95), c->residual_p95_ns);
 	pl_fmt_ns(max, sizeof(max), c->residual_max_ns);
+	if (r->clock[i].residuals)
+		snprintf(residual, sizeof(residual), "residual p50 %s p95 %s max %s", p50, p95, max);
+	else
+		snprintf(residual, sizeof(residual), "no residual");
 	pl_say(log, PL_LOG_NOTE,
-	       "clock %u%s%s, ranks %s: offset %s +- %s, drift %.3g ppm, residual p50 %s p95 %s "
-	       "max %s",
-	       i, c->host ? " " : "", c->host ? c->host : "", ranks, off, ci, c->drift_ppm, p50,
-	       p95, max);
+	       "clock %u%s%s, ranks %s: offset %s +- %s, drift %.3g ppm, %s",
+	       i, c->host ? " " : "", c->host ? c->host : "", ranks, off, ci, c->drift_ppm, residual);
 }
 
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,

@@ -139,6 +139,13 @@ profile 1 node1 1000200 >"$TMP/rank1.json"
 status 0 "partners that cannot be, on one clock" merged "$TMP/apart.trace"
 says "8 contradictions within one clock: .* the match is wrong or the ranks do not share a clock" "... are said as such"
 check "... and all are counted" test "$(number conflicts_total)" = 8
+# No collective has members on both clocks: how well they agree is not known.
+profile 0 node1 1000000 >"$TMP/rank0.json"
+profile 1 node2 1000000 | sed 's/"dp"/"other"/' >"$TMP/rank1.json"
+"$BIN/trace" -q -o "$TMP/alone.trace" "$TMP/rank0.json" "$TMP/rank1.json"
+status 1 "clocks without a residual" merged -q --max-residual=1ms "$TMP/alone.trace"
+says "clock 0 (rank 0) has no residual" "... are none with a small one"
+check "... and what is not known is null: $(number residual_p50_ns 3)" test "$(number residual_p50_ns 3)" = null
 status 0 "files of two runs, on hosts that are not known" sh -c \
 	"sed -i 's/\"host_name\": \"node1\", //; s/\"dp\"/\"old\"/' '$TMP'/runs/rank[23].json
 	'$BIN/trace' -q '$TMP/runs' | '$BIN/merge' >/dev/null"
