@@ -78,6 +78,7 @@ double pl_cost_server_sum(uint32_t n, uint32_t k, double worker_bytes_per_ns,
 
 struct pl_fit { /* t = a + b S of one kind of communication */
 	uint8_t kind, coll;
+	uint8_t algo; /* the recorded algorithm: enum pl_algo, PL_COST_DIRECT; not said: a ring */
 	uint32_t n; /* ranks */
 	double a_ns, b_ns_per_byte;
 	double a_contended_ns,
@@ -115,14 +116,15 @@ struct pl_cost {
 	double overlap; /* factor of computation's durations while communication runs beside it; 1:
 			 * neither slows the other down */
 };
-/* Fits the transfers of the graph per kind, collective and number of ranks (fit.c says how). Sends
- * and receives are one kind, send. `topo` may be NULL: detected from hosts and ranks of the graph,
- * with links as recorded messages show them, else default ones; it must outlive *c. *c needs no
- * initialisation; after a failure it is empty. */
+/* Fits the transfers of the graph per kind, collective, algorithm and number of ranks (fit.c says
+ * how). Sends and receives are one kind, send. `topo` may be NULL: detected from hosts and ranks of
+ * the graph, with links as recorded messages show them, else default ones; it must outlive *c. *c
+ * needs no initialisation; after a failure it is empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);
-/* The fit of the communication's kind and collective, with the nearest number of ranks; NULL. */
+/* The fit of the communication's kind and collective, if possible of the algorithm it was recorded
+ * with, and then of the nearest number of ranks; NULL. */
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /*
  * Duration of a communication's transfer, from the last arrival on. With a fit it is the line of

@@ -49,16 +49,16 @@ struct transfer {
 	pl_ns start, end;
 	int64_t bytes; /* -1 unknown */
 	uint32_t rank, meet, n;
-	uint8_t kind, coll;
+	uint8_t kind, coll, algo;
 	bool usable;
 };
 struct record { /* a busy period of one rank */
 	double x, y;
 	double overlapped; /* share of it in which the rank computed */
-	uint64_t class_of; /* kind, collective, ranks, and last whether sizes are unknown */
+	uint64_t class_of; /* algorithm, kind, collective, ranks, last whether sizes are unknown */
 	uint64_t place;	   /* step and rendezvous */
 	uint32_t n, meet, count;
-	uint8_t kind, coll;
+	uint8_t kind, coll, algo;
 	bool unknown; /* sizes */
 };
 struct gap { /* from one end to the next, in a busy period */
@@ -112,6 +112,14 @@ static void from_sender(const struct fitter *f, const struct pl_gstep *st, uint3
 	}
 }
 
+/* The recorded algorithm; a ring if the recording does not say it. */
+static uint8_t algorithm_of(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+{
+	const struct pl_gcomm *c = s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
+
+	return c ? pl_cost_algorithm(pl_intern_get(&g->str, c->algorithm)) : PL_ALGO_RING;
+}
+
 static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i, struct pl_err *err)
 {
 	const struct pl_shape *s = &f->g->shape[st->shape];
@@ -124,6 +132,7 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 			      .meet = meet,
 			      .kind = s->kind[i],
 			      .coll = (uint8_t)pl_node_coll(s, i),
+			      .algo = algorithm_of(f->g, s, i),
 			      .usable = (meet != PL_NONE || message) &&
 					!(s->flags[i] & PL_NF_MISSING) };
 
@@ -134,8 +143,10 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 		if (s->bytes && s->bytes[meet] > t.bytes)
 			t.bytes = s->bytes[meet];
 	}
-	if (cost_same_kind(&t.kind, &t.coll))
+	if (cost_same_kind(&t.kind, &t.coll)) {
 		t.n = 2;
+		t.algo = PL_ALGO_RING;
+	}
 	return pl_append(&f->t, &f->n_t, &f->cap_t, &t, sizeof(t), err);
 }
 
@@ -163,20 +174,23 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 			    .meet = t->meet,
 			    .count = (uint32_t)(to - from),
 			    .kind = t->kind,
-			    .coll = t->coll };
+			    .coll = t->coll,
+			    .algo = t->algo };
 	pl_ns end = t->end;
 
 	for (size_t i = from; i < to; i++) {
 		const struct transfer *u = &f->t[i];
 
-		if (!u->usable || u->kind != r.kind || u->coll != r.coll || u->n != r.n)
+		if (!u->usable || u->kind != r.kind || u->coll != r.coll || u->algo != r.algo ||
+		    u->n != r.n)
 			return 0;
 		r.unknown |= u->bytes < 0;
 		r.x += (double)u->bytes;
 		r.meet = u->meet < r.meet ? u->meet : r.meet;
 		end = pl_max_i64(end, u->end);
 	}
-	r.class_of = ((uint64_t)r.kind << 40 | (uint64_t)r.coll << 32 | r.n) << 1 | r.unknown;
+	r.class_of = (uint64_t)r.algo << 48 | (uint64_t)r.kind << 40 | (uint64_t)r.coll << 32 | r.n;
+	r.class_of = r.class_of << 1 | r.unknown;
 	r.place = (uint64_t)step << 32 | r.meet;
 	r.x = r.unknown ? 0 : r.x / r.count;
 	r.y = (double)(end - t->start) / r.count;
@@ -292,11 +306,14 @@ out:
 
 static double analysed(const struct pl_cost *c, const struct pl_fit *fit, int64_t bytes)
 {
-	struct pl_cost_comm comm = {
-		.kind = fit->kind, .coll = fit->coll, .n = fit->n, .bytes = bytes
-	};
+	struct pl_cost_comm comm = { .kind = fit->kind,
+				     .coll = fit->coll,
+				     .algo = fit->algo,
+				     .was = fit->algo,
+				     .group = PL_NONE,
+				     .n = fit->n,
+				     .bytes = bytes };
 
-	comm.group = PL_NONE;
 	return (double)pl_cost_analytic(&c->topo, &comm);
 }
 
@@ -353,7 +370,9 @@ static int fit_shape(const struct pl_cost *c, const struct point *p, size_t n, c
 
 static void ring_of(const struct pl_fit *fit, double *messages, double *share)
 {
-	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+	struct pl_cost_comm comm = {
+		.kind = fit->kind, .coll = fit->coll, .was = fit->algo, .n = fit->n
+	};
 
 	pl_cost_ring(&comm, messages, share);
 }
@@ -583,6 +602,7 @@ static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *
 	struct pl_cost *c = f->c;
 	struct pl_fit fit = { .kind = r->kind,
 			      .coll = r->coll,
+			      .algo = r->algo,
 			      .n = r->n,
 			      .samples = n,
 			      .estimated = r->unknown,

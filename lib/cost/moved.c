@@ -34,7 +34,7 @@ void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *sha
 		return;
 	case PL_COLL_BROADCAST:
 	case PL_COLL_REDUCE:
-		*messages = n - 1;
+		*messages = comm->was == PL_ALGO_TREE ? steps : n - 1;
 		*share = 1;
 		return;
 	case PL_COLL_GATHER:

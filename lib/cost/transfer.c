@@ -20,18 +20,21 @@
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
 	uint8_t kind = comm->kind, coll = comm->coll;
+	bool message = cost_same_kind(&kind, &coll), alike = false; /* the algorithm of the best */
 	uint32_t n = comm->recorded ? comm->recorded : comm->n;
 	const struct pl_fit *best = NULL;
 	double distance = 0;
 
-	cost_same_kind(&kind, &coll);
 	for (size_t i = 0; i < c->n_fits; i++) {
 		const struct pl_fit *f = &c->fit[i];
 		double d = fabs(log((double)f->n / (n ? n : 1)));
+		bool same = message || f->algo == comm->was;
 
-		if (f->kind == kind && f->coll == coll && (!best || d < distance)) {
+		if (f->kind == kind && f->coll == coll &&
+		    (!best || same > alike || (same == alike && d < distance))) {
 			best = f;
 			distance = d;
+			alike = same;
 		}
 	}
 	return best;
@@ -48,7 +51,7 @@ static double line(const struct pl_cost *c, const struct pl_cost_comm *comm, con
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
 	const struct pl_fit *f = pl_cost_find_fit(c, comm);
-	struct pl_cost_comm now = *comm, ring;
+	struct pl_cost_comm now = *comm, then;
 	double ns, before;
 
 	if (comm->n < 2)
@@ -56,20 +59,20 @@ pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 	if (!f)
 		return pl_cost_analytic(&c->topo, comm);
 	now.bytes = cost_bytes(comm, f);
-	ring = now;
-	ring.algo = PL_ALGO_RING;
+	then = now;
+	then.algo = f->algo;
+	then.servers = 1; /* no recording says how many */
 	ns = line(c, &now, f);
 	if (f->shape > 0) {
-		ring.n = f->n;
-		before = line(c, &ring, f);
-		ns = f->shape * (double)pl_cost_analytic(&c->topo, &ring) *
+		then.n = f->n;
+		before = line(c, &then, f);
+		ns = f->shape * (double)pl_cost_analytic(&c->topo, &then) *
 		     (before > 0 ? ns / before : 1);
-		ring.n = now.n;
+		then.n = now.n;
 	}
 	if (now.algo != now.was) {
-		ring.algo = now.was;
-		ring.servers = 1; /* no recording says how many */
-		before = (double)pl_cost_analytic(&c->topo, &ring);
+		then.algo = now.was;
+		before = (double)pl_cost_analytic(&c->topo, &then);
 		if (!(before > 0))
 			return pl_cost_analytic(&c->topo, &now);
 		ns *= (double)pl_cost_analytic(&c->topo, &now) / before;

@@ -529,8 +529,8 @@ static void moved(void)
 
 /* ---- lines and their parts ------------------------------------------------------------------- */
 
-/* What a ring sends is what the analysis of one on equal links takes. */
-static void rings(void)
+/* What a ring or a tree sends is what the analysis of one on equal links takes. */
+static void rings(uint8_t algorithm)
 {
 	static const uint8_t coll[] = {
 		PL_COLL_ALLREDUCE, PL_COLL_REDUCE_SCATTER, PL_COLL_ALLGATHER, PL_COLL_BROADCAST,
@@ -546,17 +546,61 @@ static void rings(void)
 		for (uint32_t n = 2; n <= 16; n++) {
 			struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
 						  .coll = coll[i],
+						  .was = algorithm,
 						  .n = n };
 			double want;
 
 			make_topo(&x, 1, n, 0.125, 1000, 0.125, 1000, false);
 			pl_cost_ring(&c, &messages, &share);
 			want = messages * 1000 + 8 * share * (double)bytes;
-			if (fabs(want - (double)cost(&x, coll[i], PL_ALGO_RING, n, bytes, 0)) > 1)
+			if (fabs(want - (double)cost(&x, coll[i], algorithm, n, bytes, 0)) > 1)
 				bad++;
 		}
 	}
 	ok(!bad, "messages and shares of %zu collectives on up to 16 ranks", PL_LEN(coll));
+}
+
+/* All-reduces of one job by two algorithms. Those of one size say nothing of latency, so it is that
+ * of their algorithm on the topology. */
+static void algorithms(void)
+{
+	static const char name[] = "ncclDevKernel_AllReduce_Sum_f32_TREE_LL";
+	struct pl_link_change twice = { .link = "*", .bandwidth = 1, .latency = 2 };
+	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE,
+				  .coll = PL_COLL_ALLREDUCE,
+				  .algo = PL_ALGO_TREE,
+				  .was = PL_ALGO_TREE,
+				  .group = PL_NONE,
+				  .n = RANKS,
+				  .bytes = 1 << 20 };
+	const double tree = 7000 + 0.02 * (1 << 20);
+	const struct pl_fit *f, *ring;
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 7, 400);
+	if (pl_intern_add(&j.g.str, name, strlen(name), &j.name[2], &err) < 0)
+		exit(1);
+	lone(&j, 2, 10, 7000, 0.02, 0, 0, 1 << 20, 1 << 20);
+	lone(&j, 0, 10, 20000, 0.25, 0, 0, 1000, 100000000);
+	ok(!fit_job(&j, &x.t, &c, &err) && c.n_fits == 2, "a tree is not fitted with rings");
+	f = pl_cost_find_fit(&c, &m);
+	ok(f && f->algo == PL_ALGO_TREE && f->one_size && near(f->a_ns, 20000, 1e-9),
+	   "the latency of a tree of one size is that of its levels");
+	m.change = &twice;
+	m.n_changes = 1;
+	ok(near((double)pl_cost_transfer(&c, &m), tree + 20000, 1e-3), "... which changes");
+	m.algo = m.was = PL_ALGO_RING;
+	ring = pl_cost_find_fit(&c, &m);
+	ok(ring && ring->algo == PL_ALGO_RING && near(ring->b_ns_per_byte, 0.25, 1e-3),
+	   "a ring has the line of rings");
+	m.was = PL_ALGO_HALVING;
+	ok(pl_cost_find_fit(&c, &m) != NULL, "an algorithm without a line has one of the others");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
 }
 
 static void lines(void)
@@ -684,7 +728,9 @@ int main(void)
 	contention(false);
 	contention_of_others();
 	moved();
-	rings();
+	rings(PL_ALGO_RING);
+	rings(PL_ALGO_TREE);
+	algorithms();
 	lines();
 	return done_testing();
 }
