@@ -198,21 +198,43 @@ struct residuals {
 	struct pl_arena mem;
 	int64_t *value, *sorted;
 	uint32_t *clock, *group; /* of each, PL_NONE: does not count there */
+	bool *together;		 /* clocks that have collectives without a root */
 	uint32_t *order, *first0;
 	size_t n;
 };
 
+static bool has_residuals(const struct pl_align *a, const struct pl_cmatch *k)
+{
+	return k->group != PL_NONE && k->n > 1 && pl_clock_has_ends(a, k);
+}
+
+/* Members of a broadcast do not end together: it counts for clocks that have nothing better. */
+static void find_together(const struct pl_align *a, bool *together)
+{
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *k = &a->match[i];
+		const uint32_t *ev = a->member + k->first;
+		unsigned is = a->ev[ev[0]].coll_is & (PL_COLL_MOVES_DATA | PL_COLL_ROOTED);
+
+		if (is != PL_COLL_MOVES_DATA || !has_residuals(a, k))
+			continue;
+		for (uint32_t m = 0; m < k->n; m++)
+			together[a->ev[ev[m]].clock] = true;
+	}
+}
+
 static void match_residuals(const struct pl_align *a, const struct pl_cmatch *k,
 			    struct residuals *r)
 {
-	bool data = a->ev[a->member[k->first]].coll_is & PL_COLL_MOVES_DATA;
+	unsigned is = a->ev[a->member[k->first]].coll_is;
+	bool data = is & PL_COLL_MOVES_DATA, rooted = is & PL_COLL_ROOTED;
 	int64_t *v = r->value + r->n, mid;
 
 	for (uint32_t i = 0; i < k->n; i++) {
 		const struct pl_comm *e = &a->ev[a->member[k->first + i]];
 
 		v[i] = r->sorted[i] = pl_trace_clock_apply(&a->m->clock[e->clock], e->end);
-		r->clock[r->n + i] = data ? e->clock : PL_NONE;
+		r->clock[r->n + i] = data && !(rooted && r->together[e->clock]) ? e->clock : PL_NONE;
 		r->group[r->n + i] = k->group;
 	}
 	mid = pl_median_mean_i64(r->sorted, k->n);
@@ -241,12 +263,14 @@ static int find_residuals(struct pl_align *a, struct pl_err *err)
 	PL_TRY(pl_arena_array(&r.mem, &r.clock, n, sizeof(*r.clock), err));
 	PL_TRY(pl_arena_array(&r.mem, &r.group, n, sizeof(*r.group), err));
 	PL_TRY(pl_arena_array(&r.mem, &r.order, n, sizeof(*r.order), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.together, a->n_clocks + 1u, sizeof(*r.together), err));
+	memset(r.together, 0, a->n_clocks * sizeof(*r.together));
+	find_together(a, r.together);
 	PL_TRY(pl_arena_array(&r.mem, &r.first0, a->n_clocks + a->n_groups + 1, sizeof(*first0),
 			      err));
 	first0 = r.first0;
 	for (size_t i = 0; i < a->n_matches; i++)
-		if (a->match[i].group != PL_NONE && a->match[i].n > 1 &&
-		    pl_clock_has_ends(a, &a->match[i]))
+		if (has_residuals(a, &a->match[i]))
 			match_residuals(a, &a->match[i], &r);
 	sort_residuals(&r, r.clock, a->n_clocks);
 	for (uint32_t i = 0; i < a->n_clocks; i++) {

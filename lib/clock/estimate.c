@@ -13,7 +13,8 @@
 
 #include "clock/internal.h"
 
-/* Of each clock the first one that matches join it to: any, or collectives that move data. */
+/* Of each clock the first one that matches join it to: any, or collectives that move data and whose
+ * members end together. */
 static void find_joined(const struct pl_align *a, bool any, uint32_t *set)
 {
 	for (uint32_t c = 0; c < a->n_clocks; c++)
@@ -21,9 +22,10 @@ static void find_joined(const struct pl_align *a, bool any, uint32_t *set)
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *m = &a->match[i];
 		const uint32_t *ev = a->member + m->first;
-		bool moves = m->group != PL_NONE && a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA;
+		unsigned is = a->ev[ev[0]].coll_is & (PL_COLL_MOVES_DATA | PL_COLL_ROOTED);
 
-		if ((!any && !moves) || !pl_clock_has_ends(a, m))
+		if ((!any && (m->group == PL_NONE || is != PL_COLL_MOVES_DATA)) ||
+		    !pl_clock_has_ends(a, m))
 			continue;
 		for (uint32_t k = 1; k < m->n; k++)
 			pl_union_join(set, a->ev[ev[0]].clock, a->ev[ev[k]].clock);

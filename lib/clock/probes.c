@@ -2,7 +2,9 @@
  * The matches as ends that should be at one time, for the estimate of clocks.
  *
  * Of a collective, the ends of its members are compared. Ranks leave a barrier at different times,
- * because it moves no data; so barriers count only where nothing else joins clocks. A send and its
+ * because it moves no data, and one with a root before others begin it, as the root of a broadcast
+ * does; so these count only where nothing else joins clocks. A late member of a broadcast would look
+ * like a wrong clock. A send and its
  * receive do not end together, but a receive ends after its send began, by at least the time of the
  * fastest transfer. Where two clocks send both ways, half the difference of the least delays there
  * and back is the offset between them, as in NTP, and half their sum bounds its error. One such
@@ -92,8 +94,19 @@ static double bound_of(const struct pl_align *a, const struct pl_cmatch *m)
 	return (double)((a->ev[ev[0]].coll_is & together) == together ? pl_max_i64(least, 0) : most);
 }
 
-/* Collectives that move data, or that do not but reach a clock which nothing else has joined. */
-static int add_collectives(struct gather *g, bool data, struct pl_err *err)
+/* By how well the members of a collective end together, best first. */
+enum ends { TOGETHER, ROOTED, APART };
+
+static enum ends ends_of(const struct pl_comm *e)
+{
+	if (!(e->coll_is & PL_COLL_MOVES_DATA))
+		return APART;
+	return e->coll_is & PL_COLL_ROOTED ? ROOTED : TOGETHER;
+}
+
+/* The collectives of that kind. Those whose members do not end together count only if they reach a
+ * clock which nothing else has joined. */
+static int add_collectives(struct gather *g, enum ends ends, struct pl_err *err)
 {
 	const struct pl_align *a = g->a;
 	uint32_t *joined = NULL;
@@ -106,10 +119,9 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 		const struct pl_cmatch *m = &a->match[i];
 		const uint32_t *ev = a->member + m->first;
 		uint32_t first = a->ev[ev[0]].clock;
-		bool several = false, useful = data;
+		bool several = false, useful = ends == TOGETHER;
 
-		if (m->group == PL_NONE ||
-		    ((a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA) != 0) != data)
+		if (m->group == PL_NONE || ends_of(&a->ev[ev[0]]) != ends)
 			continue;
 		for (uint32_t k = 1; k < m->n; k++) {
 			several |= a->ev[ev[k]].clock != first;
@@ -117,7 +129,7 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 		}
 		if (!several || !useful || !pl_clock_has_ends(a, m))
 			continue;
-		PL_TRY(new_match(g, 0, m->group, 0, 0, bound_of(a, m), err));
+		PL_TRY(new_match(g, ends == ROOTED ? 3 : 0, m->group, 0, 0, bound_of(a, m), err));
 		for (uint32_t k = 0; k < m->n; k++) {
 			pl_union_join(g->parent, first, a->ev[ev[k]].clock);
 			add_end(g, a->ev[ev[k]].clock, a->ev[ev[k]].end);
@@ -264,10 +276,11 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 		    pl_clock_has_ends(a, &a->match[i]))
 			note_transfer(&g, &a->match[i]);
 	pl_sort(g.t, g.n, sizeof(*g.t), by_pair_time);
-	PL_TRY(add_collectives(&g, true, err));
+	PL_TRY(add_collectives(&g, TOGETHER, err));
 	PL_TRY(add_transfers(&g, false, err));
+	PL_TRY(add_collectives(&g, ROOTED, err));
 	PL_TRY(add_transfers(&g, true, err));
-	PL_TRY(add_collectives(&g, false, err));
+	PL_TRY(add_collectives(&g, APART, err));
 	*in = (struct pl_clock_fit_in){ .obs = g.obs,
 					.n_obs = g.n_obs,
 					.match_class = g.class,

@@ -1,0 +1,71 @@
+/* Which ends tell clocks: members of a broadcast do not end together. */
+#include <stdlib.h>
+
+#include "clock/internal.h"
+#include "clock_fixture.h"
+
+#define AHEAD 7000000 /* the clock of rank 1 */
+#define LATE  3000000 /* rank 1 in each broadcast */
+
+static pl_ns jitter(uint64_t *rng, pl_ns most)
+{
+	return (pl_ns)(pl_rng_next(rng) % (uint64_t)most);
+}
+
+/* Rank 0 sends to rank 1, which comes late and still waits for nobody. Of `summed` steps in two an
+ * all-reduce follows. */
+static void check_rooted(int summed, pl_ns offset, const char *what)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[2 * N];
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 2; r++) {
+		uint64_t rng = 5 + (uint64_t)r;
+		size_t n = 0;
+
+		for (int i = 0; i < N; i++) {
+			pl_ns t = 20000000 * (pl_ns)(i + 1) + r * AHEAD;
+
+			e[n++] = (struct ev){ PL_K_COLLECTIVE,
+					      "Broadcast",
+					      "broadcast",
+					      "dp",
+					      24,
+					      2 * i,
+					      -1,
+					      t + r * LATE,
+					      (r ? 20000 : 200000) + jitter(&rng, 5000),
+					      0 };
+			if (i % 2 >= summed)
+				continue;
+			e[n++] = (struct ev){ PL_K_COLLECTIVE,
+					      "AllReduce",
+					      "allreduce",
+					      "dp",
+					      24,
+					      2 * i + 1,
+					      -1,
+					      t + 2 * LATE,
+					      300000 + jitter(&rng, 5000),
+					      0 };
+		}
+		rc |= feed(a, r, r ? "beta" : "alpha", "", e, n, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.m.n_clocks == 2 && x.r.clock[1].offset_known &&
+		   llabs(x.m.clock[1].offset_ns - offset) < 20000,
+	   "%s: %lld ns", what, (long long)x.m.clock[1].offset_ns);
+	ok(x.m.clock[1].residual_max_ns < 20000, "... residuals are those of these ends: %lld ns",
+	   (long long)x.m.clock[1].residual_max_ns);
+	done(a, &x);
+}
+
+int main(void)
+{
+	check_rooted(2, AHEAD, "a late member of broadcasts is no late clock");
+	check_rooted(1, AHEAD, "... also where broadcasts are most");
+	check_rooted(0, AHEAD + LATE - 180000, "broadcasts alone are better than nothing");
+	return done_testing();
+}
