@@ -11,6 +11,9 @@
  * One or two matches show no jitter, since the offset is fitted to them. Such an offset is as exact
  * as the ends of each match are near to each other at least.
  *
+ * Ends of transfers in one direction differ by a constant that no scatter shows; it may be as long
+ * as a transfer, and is added.
+ *
  * Cost: two solutions of the normal equations for each clock. With very many clocks and events, the
  * two by two block of each clock replaces them, and only the matches of the clock are looked at.
  */
@@ -213,17 +216,25 @@ static double influence(const struct pl_fit *f, uint32_t m, const double *z)
 	return sum / 2;
 }
 
-/* What bounds the error of the offset of clock c, which few matches determine. */
-static double bound_of(const struct work *k, uint32_t c)
+/* What bounds the error of the offset of clock c beside the jitter. Where `few` matches determine it,
+ * it is as great as their ends may be apart. */
+static double bound_of(const struct work *k, uint32_t c, bool few)
 {
-	const double *bound = k->f->in->match_bound;
+	const struct pl_clock_fit_in *in = k->f->in;
 	uint32_t list = k->exact ? 0 : c;
 	double sum = 0;
 
-	if (!bound)
+	if (few && !in->match_bound)
 		return -1;
-	for (uint32_t j = k->first[list]; j < k->first[list + 1]; j++)
-		sum += bound[k->match[j]] * influence(k->f, k->match[j], k->z);
+	for (uint32_t j = k->first[list]; j < k->first[list + 1]; j++) {
+		uint32_t m = k->match[j];
+		double most = in->class_bias ? in->class_bias[in->match_class[m]] : 0;
+
+		if (few)
+			most = fmax(most, in->match_bound[m]);
+		if (most > 0)
+			sum += most * influence(k->f, m, k->z);
+	}
 	return sum;
 }
 
@@ -251,8 +262,8 @@ static int all_variances(struct work *k, const double *u_first, double *unseen, 
 					   : 0,
 			       err));
 		*v = add_up(k, c, k->z, &parts);
-		if (unseen && are_few(k, c, v))
-			unseen[c] = bound_of(k, c);
+		if (unseen)
+			unseen[c] = bound_of(k, c, are_few(k, c, v));
 		if (v->parts > 0) {
 			correlate(k, parts, v->seen);
 			sum += v->seen / v->parts;

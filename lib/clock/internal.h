@@ -317,6 +317,8 @@ struct pl_clock_fit_in {
 	/* of each match: how far its ends may be apart at most, ns. That tells how exact an offset
 	 * is that so few matches determine that they show no jitter. NULL: it is not known */
 	const double *match_bound;
+	/* of each class: by how much ends may differ always, which nothing shows, ns; NULL: 0 */
+	const double *class_bias;
 };
 struct pl_clock_fit_clock {
 	int64_t offset_ns;		   /* minus the first clock, at first_ns */

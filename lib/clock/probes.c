@@ -42,6 +42,7 @@ struct gather {
 	uint32_t *class; /* of each match */
 	double *floor;	 /* of each class */
 	double *bound;	 /* of each match */
+	double *bias;	 /* of each class */
 	uint32_t n_matches;
 	size_t n_obs;
 	uint32_t *parent; /* clocks that are joined: union-find */
@@ -50,16 +51,17 @@ struct gather {
 };
 
 /* The next match, of class (kind, x, y). Its ends may be `bound` ns apart. */
-static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, double floor, double bound,
+static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, double bound,
 		     struct pl_err *err)
 {
 	const uint32_t key[3] = { kind, x, y };
 	uint32_t *class = &g->class[g->n_matches];
+	size_t before = g->classes.n;
 	int rc = pl_intern_add(&g->classes, (const char *)key, sizeof(key), class, err);
 
+	if (g->classes.n > before)
+		g->floor[*class] = g->bias[*class] = 0;
 	g->bound[g->n_matches++] = bound;
-	if (rc >= 0)
-		g->floor[*class] = floor;
 	return rc;
 }
 
@@ -129,7 +131,7 @@ static int add_collectives(struct gather *g, enum ends ends, struct pl_err *err)
 		}
 		if (!several || !useful || !pl_clock_has_ends(a, m))
 			continue;
-		PL_TRY(new_match(g, ends == ROOTED ? 3 : 0, m->group, 0, 0, bound_of(a, m), err));
+		PL_TRY(new_match(g, ends == ROOTED ? 3 : 0, m->group, 0, bound_of(a, m), err));
 		for (uint32_t k = 0; k < m->n; k++) {
 			pl_union_join(g->parent, first, a->ev[ev[k]].clock);
 			add_end(g, a->ev[ev[k]].clock, a->ev[ev[k]].end);
@@ -217,7 +219,8 @@ static int add_both_directions(struct gather *g, const struct transfer *t, size_
 		if (w[i].half > usual + usual / 4 + GOOD_NS ||
 		    w[i].half < usual - usual / 4 - GOOD_NS)
 			continue;
-		PL_TRY(new_match(g, 1, t->p, t->q, (double)usual / TRUST, 0, err));
+		PL_TRY(new_match(g, 1, t->p, t->q, 0, err));
+		g->floor[g->class[g->n_matches - 1]] = (double)usual / TRUST;
 		add_end(g, t->p, w[i].at);
 		add_end(g, t->q, pl_add_sat(w[i].at, w[i].offset));
 		pl_union_join(g->parent, t->p, t->q);
@@ -228,11 +231,22 @@ out:
 	return rc;
 }
 
+/* A receive ends later than its send by an unknown time. A receiver that waits shows that it is no
+ * longer than the receive. */
 static int add_one_direction(struct gather *g, const struct transfer *t, size_t n,
 			     struct pl_err *err)
 {
+	int64_t *longer = NULL;
+	double bias;
+
+	PL_CHECK(pl_alloc(&longer, n, sizeof(*longer), err));
+	for (size_t i = 0; i < n; i++)
+		longer[i] = t[i].longer;
+	bias = (double)pl_median_i64(longer, n);
+	pl_free(longer);
 	for (size_t i = 0; i < n; i++) {
-		PL_CHECK(new_match(g, 2, t->p, t->q, 0, (double)t[i].longer, err));
+		PL_CHECK(new_match(g, 2, t->p, t->q, 0, err));
+		g->bias[g->class[g->n_matches - 1]] = bias;
 		add_end(g, t->p, t[i].back ? t[i].recv_end : t[i].send_end);
 		add_end(g, t->q, t[i].back ? t[i].send_end : t[i].recv_end);
 	}
@@ -267,6 +281,7 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 	PL_TRY(pl_arena_array(mem, &g.class, a->n_matches + 1, sizeof(*g.class), err));
 	PL_TRY(pl_arena_array(mem, &g.floor, a->n_matches + 1, sizeof(*g.floor), err));
 	PL_TRY(pl_arena_array(mem, &g.bound, a->n_matches + 1, sizeof(*g.bound), err));
+	PL_TRY(pl_arena_array(mem, &g.bias, a->n_matches + 1, sizeof(*g.bias), err));
 	PL_TRY(pl_arena_array(mem, &g.parent, a->n_clocks + 1u, sizeof(*g.parent), err));
 	PL_TRY(pl_arena_array(mem, &g.t, a->n_matches + 1, sizeof(*g.t), err));
 	for (uint32_t i = 0; i < a->n_clocks; i++)
@@ -289,7 +304,8 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 					.n_classes = (uint32_t)g.classes.n,
 					.n_clocks = a->n_clocks,
 					.first_ns = a->clock_first,
-					.match_bound = g.bound };
+					.match_bound = g.bound,
+					.class_bias = g.bias };
 out:
 	pl_intern_fini(&g.classes);
 	return rc;

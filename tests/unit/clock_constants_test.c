@@ -202,7 +202,7 @@ static void check_usual_drift(void)
 	uint32_t class[40] = { 0 };
 	pl_ns first[2] = { 0, 0 };
 	struct pl_clock_fit_clock out[2];
-	struct pl_clock_fit_in in = { obs, 80, class, NULL, 40, 1, 2, first, NULL, 0, NULL };
+	struct pl_clock_fit_in in = { obs, 80, class, NULL, 40, 1, 2, first, NULL, 0, NULL, NULL };
 	uint64_t seed = 7;
 	int rc;
 

@@ -1,4 +1,4 @@
-/* Which ends tell clocks: members of a broadcast do not end together. */
+/* Which ends tell clocks: members of a broadcast and of a transfer do not end together. */
 #include <stdlib.h>
 
 #include "clock/internal.h"
@@ -62,10 +62,48 @@ static void check_rooted(int summed, pl_ns offset, const char *what)
 	done(a, &x);
 }
 
+/* Sends that end at once, 400 us before they arrive. */
+static void check_one_direction(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N];
+	struct result x;
+	int64_t off;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 2; r++) {
+		uint64_t rng = 5 + (uint64_t)r;
+
+		for (int i = 0; i < N; i++) {
+			pl_ns t = 5000000 * (pl_ns)(i + 1);
+
+			e[i] = (struct ev){ r ? PL_K_RECV : PL_K_SEND,
+					    r ? "recv" : "send",
+					    NULL,
+					    NULL,
+					    24,
+					    -1,
+					    1 - r,
+					    r ? t + AHEAD - 600000 : t,
+					    (r ? 1000000 : 20000) + jitter(&rng, 10000),
+					    0 };
+		}
+		rc |= feed(a, r, r ? "beta" : "alpha", "", e, N, NULL);
+	}
+	solve(a, &x);
+	off = llabs(x.m.clock[1].offset_ns - AHEAD);
+	ok(rc == 0 && x.rc == 0 && x.r.p2p_matches == N && off <= x.m.clock[1].offset_ci_ns &&
+		   x.m.clock[1].offset_ci_ns < 1100000,
+	   "an offset from one direction is good to a transfer: off by %lld, +- %lld ns",
+	   (long long)off, (long long)x.m.clock[1].offset_ci_ns);
+	done(a, &x);
+}
+
 int main(void)
 {
 	check_rooted(2, AHEAD, "a late member of broadcasts is no late clock");
 	check_rooted(1, AHEAD, "... also where broadcasts are most");
 	check_rooted(0, AHEAD + LATE - 180000, "broadcasts alone are better than nothing");
+	check_one_direction();
 	return done_testing();
 }

@@ -97,7 +97,7 @@ static void check_coverage(double rho, double drifts)
 
 	for (int k = 0; k < 400; k++) {
 		struct pl_clock_fit_in in = { obs,  270,   class, NULL, 90,  1,
-						      3,   first, NULL,	 0,    NULL };
+						      3,   first, NULL,	 0,    NULL, NULL };
 		double d = drifts * 60e-6 * uniform(), o = 1e6 * uniform(), e[3] = { 0 };
 
 		for (uint32_t i = 0; i < 270; i++) {
@@ -196,7 +196,7 @@ static void check_broken_times(void)
 	uint32_t class[30] = { 0 };
 	pl_ns first[2] = { INT64_MIN, INT64_MAX };
 	struct pl_clock_fit_clock out[2];
-	struct pl_clock_fit_in in = { obs, 60, class, NULL, 30, 1, 2, first, NULL, 0, NULL };
+	struct pl_clock_fit_in in = { obs, 60, class, NULL, 30, 1, 2, first, NULL, 0, NULL, NULL };
 	struct pl_err err = { 0 };
 
 	for (uint32_t i = 0; i < 60; i++)
