@@ -34,14 +34,18 @@ struct layout { /* how the ranks of a group may be joined */
 	const int32_t *rank;
 	uint32_t n;
 	bool ring;
-	int32_t *peer; /* of each event, -1: it has none */
+	int32_t *peer; /* of each of neighbours.ev, -1: it has none */
 	double lag;    /* mean */
 };
 
 struct neighbours {
 	struct pl_align *a;
-	struct ends *end; /* by rank of the input, sends and receives */
-	uint32_t *ev;	  /* all of end[].ev */
+	struct ends *all; /* by rank of the input, sends and receives */
+	struct ends *end; /* what is left of them while a layout is tried */
+	uint32_t *ev;	  /* all of all[].ev, n of them */
+	uint32_t *left;	  /* all of end[].ev */
+	uint32_t *place;  /* of each event, in ev */
+	uint32_t n;
 	struct layout *layout;
 	size_t n_layouts;
 };
@@ -72,8 +76,8 @@ static struct ends *ends_of(const struct neighbours *g, int32_t rank, bool recv)
 
 static void pair(const struct neighbours *g, struct layout *l, uint32_t i, uint32_t k)
 {
-	l->peer[i] = g->a->ev[k].rank;
-	l->peer[k] = g->a->ev[i].rank;
+	l->peer[g->place[i]] = g->a->ev[k].rank;
+	l->peer[g->place[k]] = g->a->ev[i].rank;
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -116,7 +120,7 @@ static int take_partners(const struct neighbours *g, struct layout *l, const str
 		pair(g, l, x->ev[i], y->ev[k]);
 	}
 	for (uint32_t j = 0; j < y->n; j++)
-		if (l->peer[y->ev[j]] < 0)
+		if (l->peer[g->place[y->ev[j]]] < 0)
 			y->ev[left++] = y->ev[j];
 	y->n = left;
 out:
@@ -173,50 +177,73 @@ static void try_ring(const struct neighbours *g, struct layout *l)
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 /* The ends of all ranks that have no peer, in order of time. */
-static uint32_t list_ends(struct neighbours *g)
+static void list_ends(struct neighbours *g)
 {
 	const struct pl_align *a = g->a;
-	uint32_t at = 0;
 
-	for (size_t i = 0; i < 2 * a->rank_seen.n; i++)
-		g->end[i].n = 0;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < a->n; i++) {
 			const struct pl_comm *e = &a->ev[i];
-			struct ends *x = ends_of(g, e->rank, e->kind == PL_K_RECV);
+			struct ends *x = &g->all[2 * rank_index(a, e->rank) + (e->kind == PL_K_RECV)];
 
 			if (!pl_clock_is_posted(a, e) || e->peer >= 0)
 				continue;
-			if (pass)
+			if (pass) {
 				x->ev[x->n] = i;
+				g->place[i] = (uint32_t)(x->ev + x->n - g->ev);
+			}
 			x->n++;
 		}
 		for (size_t i = 0; !pass && i < 2 * a->rank_seen.n; i++) {
-			g->end[i].ev = g->ev + at;
-			at += g->end[i].n;
-			g->end[i].n = 0;
+			g->all[i].ev = g->ev + g->n;
+			g->end[i].ev = g->left + g->n;
+			g->n += g->all[i].n;
+			g->all[i].n = 0;
 		}
 	}
-	return at;
+}
+
+/* Puts back the ends of the ranks of a layout. False: they have none. */
+static bool put_back(struct neighbours *g, const struct layout *l)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < l->n; i++)
+		for (int recv = 0; recv < 2; recv++) {
+			struct ends *x = ends_of(g, l->rank[i], recv);
+			const struct ends *from = &g->all[x - g->end];
+
+			x->n = from->n;
+			for (uint32_t k = 0; k < x->n; k++)
+				x->ev[k] = from->ev[k];
+			any |= x->n > 0;
+		}
+	return any;
 }
 
 static int try_layout(struct neighbours *g, const int32_t *rank, uint32_t n, bool ring,
 		      struct pl_err *err)
 {
 	struct layout *l = &g->layout[g->n_layouts];
+	int rc = 0;
 
 	*l = (struct layout){ .rank = rank, .n = n, .ring = ring, .lag = INFINITY };
 	for (uint32_t i = 0; i < n; i++)
 		if (!pl_clock_has_rank(g->a, rank[i]))
 			return 0;
-	PL_CHECK(pl_alloc(&l->peer, g->a->n, sizeof(*l->peer), err));
-	g->n_layouts++;
-	memset(l->peer, 0xff, g->a->n * sizeof(*l->peer));
-	list_ends(g);
-	if (!ring)
-		return try_chain(g, l, err);
-	try_ring(g, l);
-	return 0;
+	if (!put_back(g, l))
+		return 0;
+	PL_CHECK(pl_alloc(&l->peer, g->n, sizeof(*l->peer), err));
+	memset(l->peer, 0xff, g->n * sizeof(*l->peer));
+	if (ring)
+		try_ring(g, l);
+	else
+		rc = try_chain(g, l, err);
+	if (rc >= 0 && l->lag < INFINITY)
+		g->n_layouts++;
+	else
+		pl_free(l->peer);
+	return rc;
 }
 
 static int by_lag(const void *pa, const void *pb)
@@ -234,13 +261,13 @@ static void use_layouts(struct neighbours *g)
 	pl_sort(g->layout, g->n_layouts, sizeof(*g->layout), by_lag);
 	for (size_t k = 0; k < g->n_layouts; k++) {
 		const struct layout *l = &g->layout[k];
-		bool is_free = l->lag < INFINITY;
+		bool is_free = true;
 
-		for (size_t i = 0; i < a->n && is_free; i++)
-			is_free = l->peer[i] < 0 || a->ev[i].peer < 0;
-		for (size_t i = 0; i < a->n && is_free; i++)
+		for (uint32_t i = 0; i < g->n && is_free; i++)
+			is_free = l->peer[i] < 0 || a->ev[g->ev[i]].peer < 0;
+		for (uint32_t i = 0; i < g->n && is_free; i++)
 			if (l->peer[i] >= 0)
-				a->ev[i].peer = l->peer[i];
+				a->ev[g->ev[i]].peer = l->peer[i];
 	}
 }
 
@@ -252,10 +279,14 @@ int pl_clock_infer_neighbours(struct pl_align *a, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_alloc(&g.end, 2 * ranks + 2, sizeof(*g.end), err));
+	PL_TRY(pl_alloc(&g.all, 2 * ranks + 2, sizeof(*g.all), err));
 	PL_TRY(pl_alloc(&g.ev, a->n + 1, sizeof(*g.ev), err));
+	PL_TRY(pl_alloc(&g.left, a->n + 1, sizeof(*g.left), err));
+	PL_TRY(pl_alloc(&g.place, a->n + 1, sizeof(*g.place), err));
 	PL_TRY(pl_alloc(&all, ranks + 1, sizeof(*all), err));
 	PL_TRY(pl_alloc(&g.layout, 2 * a->rank_sets.n + 2, sizeof(*g.layout), err));
-	if (!list_ends(&g))
+	list_ends(&g);
+	if (!g.n)
 		goto out;
 	for (size_t i = 0; i < ranks; i++)
 		memcpy(&all[i], a->rank_seen.str[i], sizeof(*all));
@@ -276,8 +307,11 @@ out:
 	for (size_t i = 0; g.layout && i < g.n_layouts; i++)
 		pl_free(g.layout[i].peer);
 	pl_free(g.layout);
+	pl_free(g.all);
 	pl_free(g.end);
 	pl_free(g.ev);
+	pl_free(g.left);
+	pl_free(g.place);
 	pl_free(all);
 	return rc;
 }
