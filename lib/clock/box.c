@@ -11,7 +11,7 @@
  * no constant offsets satisfy them. Nothing can be moved between events of one clock: there the
  * match is wrong, or the clock is not one.
  *
- * Cost: O(members) to collect, O(clocks x pairs) to solve.
+ * Cost: O(members) to collect; to solve O(clocks x pairs) at most, mostly some rounds over the pairs.
  */
 #include <stdlib.h>
 
@@ -19,6 +19,7 @@
 
 #define SLACK_NS (2 * PL_CLOCK_RESOLUTION_NS) /* two rounded times */
 #define SWEEPS	 200 /* a limit of time: what is not satisfied by then never is, mostly */
+#define LOOK	 32  /* a limit of time: rounds from one look for a cycle to the next */
 
 struct edge {
 	uint32_t before, after; /* clocks */
@@ -152,17 +153,38 @@ static bool project(const struct box *b, int64_t *delta)
 	return ok;
 }
 
-/* Mark the edges of one negative cycle, if there is one. */
+/* A clock on a cycle of the edges `by` that lowered the clocks last, PL_NONE: there is none. seen: of
+ * n. */
+static uint32_t find_cycle(const struct box *b, const uint32_t *by, uint32_t *seen, uint32_t n)
+{
+	memset(seen, 0xff, n * sizeof(*seen));
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = i;
+
+		while (at != PL_NONE && seen[at] == PL_NONE) {
+			seen[at] = i;
+			at = by[at] == PL_NONE ? PL_NONE : b->edge[by[at]].before;
+		}
+		if (at != PL_NONE && seen[at] == i)
+			return at;
+	}
+	return PL_NONE;
+}
+
+/* Mark the edges of one negative cycle, if there is one. Many clocks take many rounds until none can
+ * be lowered; a cycle is there much earlier. */
 static int mark_cycle(struct box *b, struct pl_err *err)
 {
-	uint32_t n = b->a->n_clocks, *by = NULL, at = PL_NONE;
+	uint32_t n = b->a->n_clocks, *by = NULL, *seen = NULL, at = PL_NONE;
 	int64_t *d = NULL;
+	bool found = false;
 	int rc;
 
 	PL_TRY(pl_alloc(&d, n, sizeof(*d), err));
 	PL_TRY(pl_alloc(&by, n, sizeof(*by), err));
+	PL_TRY(pl_alloc(&seen, n, sizeof(*seen), err));
 	memset(by, 0xff, n * sizeof(*by));
-	for (uint32_t round = 0; round <= n; round++) {
+	for (uint32_t round = 0; round <= n && !found; round++) {
 		at = PL_NONE;
 		for (size_t i = 0; i < b->n; i++) {
 			const struct edge *e = &b->edge[i];
@@ -176,6 +198,12 @@ static int mark_cycle(struct box *b, struct pl_err *err)
 		}
 		if (at == PL_NONE)
 			goto out;
+		if (round % LOOK == LOOK - 1) {
+			uint32_t cycle = find_cycle(b, by, seen, n);
+
+			found = cycle != PL_NONE;
+			at = found ? cycle : at;
+		}
 	}
 	for (uint32_t i = 0; i < n; i++) /* from anywhere behind the cycle onto it */
 		at = b->edge[by[at]].before;
@@ -184,6 +212,7 @@ static int mark_cycle(struct box *b, struct pl_err *err)
 out:
 	pl_free(d);
 	pl_free(by);
+	pl_free(seen);
 	return rc;
 }
 

@@ -1,4 +1,4 @@
-/* Which ends tell clocks: members of a broadcast and of a transfer do not end together. */
+/* Which ends tell clocks, and what contradicts them. */
 #include <stdlib.h>
 
 #include "clock/internal.h"
@@ -99,11 +99,59 @@ static void check_one_direction(void)
 	done(a, &x);
 }
 
+/* Forty clocks that all-reduces hold together, and a receive that ends before its send begins. */
+static void check_many_clocks(void)
+{
+	enum { RANKS = 40 };
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N + 1];
+	struct result x;
+	bool message = false;
+	int rc = 0;
+
+	for (int32_t r = 0; r < RANKS; r++) {
+		uint64_t rng = 5 + (uint64_t)r;
+
+		for (int i = 0; i < N; i++) {
+			pl_ns dur = 100000 + jitter(&rng, 3000);
+
+			e[i] = (struct ev){ PL_K_COLLECTIVE,
+					    "AllReduce",
+					    "allreduce",
+					    "world",
+					    24,
+					    i,
+					    -1,
+					    10000000 * (pl_ns)(i + 1) - dur + jitter(&rng, 5000),
+					    dur,
+					    0 };
+		}
+		e[N] = (struct ev){ r ? PL_K_RECV : PL_K_SEND,
+				    r ? "recv" : "send",
+				    NULL,
+				    NULL,
+				    25,
+				    -1,
+				    1 - r,
+				    r ? 404000000 : 405000000,
+				    r ? 600000 : 50000,
+				    0 };
+		rc |= feed(a, r, NULL, "", e, r < 2 ? N + 1 : N, NULL);
+	}
+	solve(a, &x);
+	for (uint32_t i = 0; i < x.r.n_conflicts; i++)
+		message |= x.r.conflict[i].cycle && x.r.conflict[i].p2p;
+	ok(rc == 0 && x.rc == 0 && x.m.n_clocks == RANKS && x.r.conflicts == 1 && message,
+	   "a contradiction is on a cycle, also of one of many clocks");
+	done(a, &x);
+}
+
 int main(void)
 {
 	check_rooted(2, AHEAD, "a late member of broadcasts is no late clock");
 	check_rooted(1, AHEAD, "... also where broadcasts are most");
 	check_rooted(0, AHEAD + LATE - 180000, "broadcasts alone are better than nothing");
 	check_one_direction();
+	check_many_clocks();
 	return done_testing();
 }
