@@ -67,7 +67,7 @@ out:
 }
 
 struct score {
-	size_t pairs, same, together;
+	size_t looked_at, pairs, same, together;
 	int64_t spread; /* of successive differences of ends; INT64_MAX: too few pairs */
 };
 
@@ -87,6 +87,7 @@ static struct score rate(const struct pl_align *a, const struct side *x, const s
 		size_t k = 0;
 		pl_ns d;
 
+		s.looked_at++;
 		PL_LOWER_BOUND(k, x->n, by_run(&x->v[k], &key) < 0);
 		if (k == x->n || PL_COMPARE_FIELDS(&x->v[k], &key, run, seq, coll))
 			continue;
@@ -130,7 +131,7 @@ static int64_t find_shift(const struct pl_align *a, const struct side *x, const 
 	bool other = false;
 
 	*sure = true;
-	if (!one_clock && good && end.pairs == y->n && end.spread < INT64_MAX && !ends &&
+	if (!one_clock && good && end.pairs == end.looked_at && end.spread < INT64_MAX && !ends &&
 	    end.spread < median_duration(a, y) / 4)
 		return ends;
 	for (int64_t k = ends + MARGIN; k >= pl_max_i64(-MARGIN, ends - MAX_SHIFT); k--) {

@@ -174,7 +174,7 @@ static int64_t posted_shift(const struct pl_align *a, const struct pl_seq *x,
 			const struct pl_comm *p = &a->ev[x->ev[i + shift]], *q = &a->ev[y->ev[i]];
 			bool send = p->kind == PL_K_SEND;
 
-			sum += fabs((double)((send ? q : p)->end - (send ? p : q)->ts));
+			sum += fabs((double)pl_sub_sat((send ? q : p)->end, (send ? p : q)->ts));
 		}
 		if (sum / (double)m < least) {
 			least = sum / (double)m;
