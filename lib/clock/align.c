@@ -396,11 +396,8 @@ static const char *shortest_file(const struct pl_align *a)
 
 	if (pl_alloc(&n, (size_t)a->n_segs + 1, sizeof(*n), &ignored) < 0)
 		return NULL;
-	for (size_t i = 0; i < a->n; i++) {
-		for (at = a->ev[i].seg; at && a->seg[at].continues;)
-			at--;
-		n[at]++;
-	}
+	for (size_t i = 0; i < a->n; i++)
+		n[a->seg[a->ev[i].seg].file]++;
 	for (uint32_t i = 0; i < a->n_segs; i++) {
 		most = n[i] > n[most] ? i : most;
 		least = n[i] && (!n[least] || n[i] < n[least]) ? i : least;

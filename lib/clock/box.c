@@ -11,7 +11,7 @@
  * no constant offsets satisfy them. Nothing can be moved between events of one clock: there the
  * match is wrong, or the clock is not one.
  *
- * Cost: O(members) to collect; to solve O(clocks x pairs) at most, mostly some rounds over the pairs.
+ * Cost: O(members) to collect; to solve mostly some rounds over the pairs, O(clocks x pairs) at most.
  */
 #include <stdlib.h>
 
@@ -153,8 +153,8 @@ static bool project(const struct box *b, int64_t *delta)
 	return ok;
 }
 
-/* A clock on a cycle of the edges `by` that lowered the clocks last, PL_NONE: there is none. seen: of
- * n. */
+/* A clock on a cycle of the edges `by` that lowered the clocks last; PL_NONE: there is none.
+ * `seen` has n elements. */
 static uint32_t find_cycle(const struct box *b, const uint32_t *by, uint32_t *seen, uint32_t n)
 {
 	memset(seen, 0xff, n * sizeof(*seen));
@@ -171,8 +171,8 @@ static uint32_t find_cycle(const struct box *b, const uint32_t *by, uint32_t *se
 	return PL_NONE;
 }
 
-/* Mark the edges of one negative cycle, if there is one. Many clocks take many rounds until none can
- * be lowered; a cycle is there much earlier. */
+/* Mark the edges of one negative cycle, if there is one. With many clocks there is a cycle long
+ * before the last round. */
 static int mark_cycle(struct box *b, struct pl_err *err)
 {
 	uint32_t n = b->a->n_clocks, *by = NULL, *seen = NULL, at = PL_NONE;

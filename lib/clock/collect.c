@@ -492,6 +492,7 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	PL_TRY(pl_alloc(&track_sr, seg->n_tracks + 1u, sizeof(*track_sr), err));
 	PL_TRY(seg_ranks(a, seg, sr0, track_sr, err));
 	PL_TRY(continues_file(a, seg, sr0, &k->continues, err));
+	k->file = k->continues && a->n_segs ? k[-1].file : (uint32_t)a->n_segs;
 	if (k->continues)
 		same_host(a, sr0);
 	else

@@ -417,7 +417,7 @@ static bool drop_drifts(struct pl_fit *f, const double *ci, struct pl_clock_fit_
 
 /* What is known of the error of each clock's offset beside the scatter of its ends. */
 struct error {
-	double jitter;	    /* the least of its classes: a constant error of this size cannot be seen */
+	double jitter;	    /* the least of its classes: a constant error of this size is not seen */
 	double unseen;	    /* see pl_clock_fit_intervals() */
 	double sum, weight; /* of u of its matches: when they were */
 };

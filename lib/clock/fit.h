@@ -64,7 +64,7 @@ int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct p
 /* fit_interval.c: half widths of 95 % intervals of the statistical error, of b or, with u_first, of
  * the offsets there. Below 0: unknown. unseen: what bounds the error of offsets beside the jitter;
  * below 0: unknown. NULL: of b. */
-int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci, double *unseen,
-			   struct pl_err *err) PL_MUST;
+int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci,
+			   double *unseen, struct pl_err *err) PL_MUST;
 
 #endif

@@ -216,8 +216,8 @@ static double influence(const struct pl_fit *f, uint32_t m, const double *z)
 	return sum / 2;
 }
 
-/* What bounds the error of the offset of clock c beside the jitter. Where `few` matches determine it,
- * it is as great as their ends may be apart. */
+/* What bounds the error of the offset of clock c beside the jitter. Where `few` matches determine
+ * the offset, it is as great as their ends may be apart. */
 static double bound_of(const struct work *k, uint32_t c, bool few)
 {
 	const struct pl_clock_fit_in *in = k->f->in;
@@ -344,8 +344,8 @@ static int init(struct work *k, struct pl_err *err)
 	return 0;
 }
 
-int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci, double *unseen,
-			   struct pl_err *err)
+int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci,
+			   double *unseen, struct pl_err *err)
 {
 	struct work k = { .f = f };
 	double inflation, alike;

@@ -60,6 +60,7 @@ struct pl_seg_rank { /* a rank seen in a segment */
 struct pl_align_segment {
 	pl_id source;	 /* "" if unknown */
 	bool continues;	 /* the segment before it */
+	uint32_t file;	 /* the first segment of its file */
 	bool dropped;	 /* left out */
 	uint32_t number; /* in the output; if it is left out, the number of the next */
 	int64_t world;	 /* as in pl_align */

@@ -184,7 +184,8 @@ static void list_ends(struct neighbours *g)
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < a->n; i++) {
 			const struct pl_comm *e = &a->ev[i];
-			struct ends *x = &g->all[2 * rank_index(a, e->rank) + (e->kind == PL_K_RECV)];
+			size_t rank = rank_index(a, e->rank);
+			struct ends *x = &g->all[2 * rank + (e->kind == PL_K_RECV)];
 
 			if (!pl_clock_is_posted(a, e) || e->peer >= 0)
 				continue;

@@ -2,14 +2,13 @@
  * The matches as ends that should be at one time, for the estimate of clocks.
  *
  * Of a collective, the ends of its members are compared. Ranks leave a barrier at different times,
- * because it moves no data, and one with a root before others begin it, as the root of a broadcast
- * does; so these count only where nothing else joins clocks. A late member of a broadcast would look
- * like a wrong clock. A send and its
- * receive do not end together, but a receive ends after its send began, by at least the time of the
- * fastest transfer. Where two clocks send both ways, half the difference of the least delays there
- * and back is the offset between them, as in NTP, and half their sum bounds its error. One such
- * probe is made of each window of transfers. Where two clocks send only one way and nothing else
- * joins them, the ends are compared.
+ * because it moves no data, and a member may leave a collective with a root before others begin it.
+ * So these count only where nothing else joins clocks: a late member would look like a wrong clock.
+ * A send and its receive do not end together, but a receive ends after its send began, by at least
+ * the time of the fastest transfer. Where two clocks send both ways, half the difference of the
+ * least delays there and back is the offset between them, as in NTP, and half their sum bounds its
+ * error. One such probe is made of each window of transfers. Where two clocks send only one way and
+ * nothing else joins them, the ends are compared.
  */
 #include <stdlib.h>
 

@@ -49,9 +49,7 @@ static int64_t place_of(const struct pl_align *a, const struct pl_seg_rank *r)
 /* The first segment of the file that segment `seg` continues. */
 static uint32_t first_segment(const struct pl_align *a, uint32_t seg)
 {
-	while (seg && a->seg[seg].continues)
-		seg--;
-	return seg;
+	return a->seg[seg].file;
 }
 
 static int find_spans(const struct pl_align *a, struct span **v, size_t *n, struct pl_err *err)
@@ -63,7 +61,7 @@ static int find_spans(const struct pl_align *a, struct span **v, size_t *n, stru
 		const struct pl_seg_rank *r = &a->sr[i];
 
 		if (r->rank >= 0)
-			(*v)[(*n)++] = (struct span){ place_of(a, r), r->first, r->last, i, 0 };
+			(*v)[(*n)++] = (struct span){ place_of(a, r), r->first, r->last, i, 0, 0 };
 	}
 	if (rc >= 0 && *n)
 		qsort(*v, *n, sizeof(**v), by_place);

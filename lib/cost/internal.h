@@ -43,8 +43,8 @@ struct line {
 /* Sets the residual. */
 int pl_cost_line_residual(const struct point *p, size_t n, struct line *l,
 			  struct pl_err *err) PL_MUST;
-/* Half of the 90 % interval of the intercept; INFINITY: fewer than four points do not show it, nor do
- * points of one size. */
+/* Half of the 90 % interval of the intercept; INFINITY: fewer than four points do not show it, nor
+ * do points of one size. */
 int pl_cost_line_interval(const struct point *p, size_t n, const struct line *l, double *half,
 			  struct pl_err *err) PL_MUST;
 /* Reorders p. n > 0. */

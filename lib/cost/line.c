@@ -25,7 +25,7 @@
 #define BENT	       0.75   /* share of a line's error that the analysis may have to be better */
 #define MEDIAN_ERRORS  1.4826 /* a normal error's deviation by its median size */
 #define LEAST_ABSOLUTE 1.5708 /* pi / 2: the variance of such a line by that of least squares */
-#define FEWEST	       4 /* points: of three, a line has an error at one only, which may be chance */
+#define FEWEST	       4      /* points: of three a line misses one only, perhaps by little */
 #define TINY	       1e-9 /* the weight of a point with a smaller relative error does not grow */
 
 PL_COMPARATOR(by_x, struct point, x, y);
