@@ -58,6 +58,7 @@ struct spread {
 	double parts; /* ... and of those that were added up */
 	double seen;  /* sum of the squares of these */
 	double count; /* of the parts that matter, for the degrees of freedom (Satterthwaite) */
+	double each;  /* ... of the matches that matter: a part may be of many */
 };
 
 struct work {
@@ -97,7 +98,7 @@ static struct spread add_up(const struct work *k, uint32_t c, const double *z, u
 	uint32_t list = k->exact ? 0 : c, per = f->in->n_matches / MAX_PARTS + 1, in_part = 0;
 	const uint32_t *match = k->match + k->first[list];
 	uint32_t matches = k->first[list + 1] - k->first[list];
-	double sum = 0, part = 0, squares = 0, most = 0;
+	double sum = 0, part = 0, squares = 0, most = 0, each = 0, each_squares = 0;
 	struct spread v = { 0 };
 
 	*n = 0;
@@ -118,6 +119,8 @@ static struct spread add_up(const struct work *k, uint32_t c, const double *z, u
 			sum += f->w[i] * f->r[i] * (z[o] + z[f->n + o] * f->u[m]);
 		}
 		part += e;
+		each += e;
+		each_squares += e * e;
 		if (++in_part < per)
 			continue;
 		k->part[(*n)++] = sum;
@@ -128,6 +131,7 @@ static struct spread add_up(const struct work *k, uint32_t c, const double *z, u
 		in_part = 0;
 	}
 	v.count = squares > 0 ? v.parts * v.parts / squares : 0;
+	v.each = each_squares > 0 ? each * each / each_squares : 0;
 	return v;
 }
 
@@ -262,6 +266,8 @@ static int all_variances(struct work *k, const double *u_first, double *unseen, 
 					   : 0,
 			       err));
 		*v = add_up(k, c, k->z, &parts);
+		if (u_first && v->count < 2) /* few matches beside very many of others */
+			v->count = v->each;
 		if (unseen)
 			unseen[c] = bound_of(k, c, are_few(k, c, v));
 		if (v->parts > 0) {

@@ -146,6 +146,49 @@ static void check_many_clocks(void)
 	done(a, &x);
 }
 
+/* Twenty matches of a clock beside six thousand of another show its jitter. */
+static void check_few_of_many(void)
+{
+	enum { FEW = 20, MANY = 6000 };
+	struct pl_clock_fit_obs *obs = calloc(2 * (FEW + MANY), sizeof(*obs));
+	uint32_t *class = calloc(FEW + MANY, sizeof(*class));
+	double *bound = calloc(FEW + MANY, sizeof(*bound));
+	static const pl_ns first_ns[3];
+	struct pl_clock_fit_clock out[3];
+	struct pl_clock_fit_in in = { .obs = obs,
+				      .n_obs = 2 * (FEW + MANY),
+				      .match_class = class,
+				      .n_matches = FEW + MANY,
+				      .n_classes = 2,
+				      .n_clocks = 3,
+				      .first_ns = first_ns,
+				      .match_bound = bound };
+	struct pl_err err = { 0 };
+	uint64_t rng = 5;
+
+	if (!obs || !class || !bound)
+		abort();
+	for (uint32_t m = 0; m < FEW + MANY; m++) {
+		bool few = m < FEW;
+		pl_ns t = few ? 300000000 * (pl_ns)(m + 1) : 1000000 * (pl_ns)(m - FEW + 1);
+
+		class[m] = few;
+		bound[m] = 1e6;
+		obs[2 * m] = (struct pl_clock_fit_obs){ m, 0, t };
+		obs[2 * m + 1] = (struct pl_clock_fit_obs){
+			m, few ? 2 : 1, t + AHEAD + jitter(&rng, few ? 40000 : 4000)
+		};
+	}
+	ok(pl_clock_fit_clocks(&in, out, &err) == 0 &&
+		   llabs(out[2].offset_ns - AHEAD - 20000) <= (int64_t)out[2].offset_ci &&
+		   out[2].offset_ci < 50e3,
+	   "an offset from few matches beside many: off by %lld, +- %.0f ns",
+	   (long long)(out[2].offset_ns - AHEAD - 20000), out[2].offset_ci);
+	free(obs);
+	free(class);
+	free(bound);
+}
+
 int main(void)
 {
 	check_rooted(2, AHEAD, "a late member of broadcasts is no late clock");
@@ -153,5 +196,6 @@ int main(void)
 	check_rooted(0, AHEAD + LATE - 180000, "broadcasts alone are better than nothing");
 	check_one_direction();
 	check_many_clocks();
+	check_few_of_many();
 	return done_testing();
 }
