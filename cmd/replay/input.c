@@ -16,6 +16,15 @@ void changes_fini(struct changes *x)
 	pl_free(x->hits_of_a);
 }
 
+const struct pl_rewrite *change_line(const struct changes *x, size_t i)
+{
+	size_t n = x->structural ? x->structural->n_rw : 0;
+
+	if (i < n)
+		return &x->structural->rw[i];
+	return i - n < x->plan.n_rw ? &x->plan.rw[i - n] : NULL;
+}
+
 /* ---- changes --------------------------------------------------------------------------------- */
 
 static int read_file(const char *path, struct pl_buf *b, struct pl_err *err)
@@ -156,9 +165,11 @@ static int use_durations(const struct config *c, struct changes *x, const uint64
 			 struct report *r, struct pl_err *err)
 {
 	const struct pl_rewrite_known known = what_is_known(x);
+	const bool same = !r->planned || r->basis.carries_same;
 
 	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
 	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, &known, x->hits, &r->basis, err));
+	r->basis.carries_same &= same;
 	/* not before, because a text means that the line is an option */
 	PL_CHECK(pl_plan_add_texts(&x->plan, err));
 	PL_CHECK(check_hits(c, x, before, r, err));
@@ -220,15 +231,23 @@ int use_lines(const struct config *c, const struct pl_plan *p, const struct chan
 				: use_plan(p, x, r, err);
 }
 
-int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
+/* On hosts it changes nothing, which would look like a prediction. */
+static void warn_of_precision(const struct config *c, const struct changes *x,
+			      const struct report *r)
 {
-	if (!x->plan.n_rw)
-		return 0;
-	/* on hosts it changes nothing, which would look like a prediction */
-	for (size_t i = 0; i < x->plan.n_rw && !has_streams(&r->g); i++)
-		if (x->plan.rw[i].op == PL_RW_PRECISION && x->plan.rw[i].x <= 0 && !x->predictor)
+	const struct pl_rewrite *rw;
+
+	for (size_t i = 0; !has_streams(&r->g) && !x->predictor && (rw = change_line(x, i)); i++)
+		if (rw->op == PL_RW_PRECISION && rw->x <= 0)
 			pl_say(&c->c.log, PL_LOG_WARN,
 			       "precision: not modelled for host operations; give share=X");
+}
+
+int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
+{
+	warn_of_precision(c, x, r);
+	if (!x->plan.n_rw)
+		return 0;
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_lines(c, &x->plan, x, r, err);
 	x->hits_of_a = x->hits; /* there are two jobs at most */

@@ -59,11 +59,11 @@ static int measure_steps(struct report *r, const struct pl_run *base, struct pl_
 /* Do ranks that become faster alone begin their next step while others still do this one? */
 static bool changes_some_ranks(const struct report *r)
 {
-	const struct pl_plan *p = &r->changes->plan;
+	const struct pl_rewrite *rw;
 	bool some = false;
 
-	for (size_t i = 0; i < p->n_rw; i++)
-		some |= !can_contradict(&p->rw[i].select);
+	for (size_t i = 0; (rw = change_line(r->changes, i)); i++)
+		some |= !can_contradict(&rw->select);
 	return some && !r->trust.not_joined;
 }
 

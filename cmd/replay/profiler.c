@@ -89,15 +89,16 @@ out:
 
 /* How many times as long changes make operations at most: `set` and `fix` put a duration in place
  * of another one, whose ratio says nothing of the cost. */
-static double most_scaled(const struct pl_plan *p)
+static double most_scaled(const struct changes *x)
 {
+	const struct pl_rewrite *rw;
 	double most = 1;
 
-	for (size_t i = 0; i < p->n_rw; i++) {
-		if (p->rw[i].op == PL_RW_SCALE)
-			most *= fmax(1, p->rw[i].x);
-		else if (p->rw[i].op == PL_RW_SPEED && p->rw[i].x > 0)
-			most *= fmax(1, 1 / p->rw[i].x);
+	for (size_t i = 0; (rw = change_line(x, i)); i++) {
+		if (rw->op == PL_RW_SCALE)
+			most *= fmax(1, rw->x);
+		else if (rw->op == PL_RW_SPEED && rw->x > 0)
+			most *= fmax(1, 1 / rw->x);
 	}
 	return most;
 }
@@ -107,7 +108,7 @@ static double most_scaled(const struct pl_plan *p)
 struct extra extra_time(const struct report *r, const struct pl_sim *s, const struct pl_path *p)
 {
 	const bool scaled = !(r->basis.work_ns > 0);
-	const double most = r->changes ? most_scaled(&r->changes->plan) : 1;
+	const double most = r->changes ? most_scaled(r->changes) : 1;
 	struct extra sum = { 0 };
 
 	for (size_t i = 0; i < p->n; i++) {

@@ -232,7 +232,8 @@ struct changes {
 	struct pl_topology topo;
 	bool has_topology;
 	struct pl_predictor *predictor; /* -m; NULL: none */
-	bool structural; /* --plan changes more than durations, so it is not in `plan` */
+	/* --plan, if it changes more than durations: then it is not in `plan`; else NULL */
+	const struct pl_plan *structural;
 	uint64_t *hits;	 /* [rewrite]: operations that it changed in the graph; NULL: not counted */
 	uint64_t *hits_of_a; /* the same of the first of two jobs, when `hits` is of the second */
 };
@@ -272,6 +273,8 @@ int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *
 	     struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
+/* Line i of all that apply, those of --plan first; NULL: there are no more. */
+const struct pl_rewrite *change_line(const struct changes *x, size_t i);
 /* Does a device compute? */
 bool has_streams(const struct pl_graph *g);
 /* Replace r->g and r->s by what the lines of a plan, of which some change the structure of the

@@ -192,7 +192,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	if (c->plan) {
 		PL_TRY(pl_plan_read_file(c->plan, &plan, err));
 		/* a plan that only changes durations is what the same lines of --what-if are */
-		x.structural = plan.n_tensors || !pl_rewrite_is_timing(&plan);
+		if (plan.n_tensors || !pl_rewrite_is_timing(&plan))
+			x.structural = &plan;
 		x.plan.file = plan.file;
 		for (size_t i = 0; i < plan.n_rw && !c->topology; i++)
 			if (plan.rw[i].op == PL_RW_ALGORITHM && !strcmp(plan.rw[i].word, "ps"))

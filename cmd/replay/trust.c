@@ -32,6 +32,7 @@
 #include <math.h>
 
 #include "core/spans.h"
+#include "graph/select.h"
 #include "program.h"
 
 /* Levels, as shares of the critical path. */
@@ -323,29 +324,44 @@ bool can_contradict(const struct pl_selector *keys)
 	       !keys->key[PL_SEL_DP];
 }
 
-/* Does the rewrite change durations of operations that a selector names? */
-static bool can_be_tested(const struct pl_rewrite *rw)
+/* Does the rewrite change durations of operations that a selector names? One that cannot be read is
+ * refused with its line when it is applied. */
+static int can_be_tested(const struct pl_rewrite *rw, bool *can, struct pl_err *err)
 {
-	return (rw->op == PL_RW_SCALE || rw->op == PL_RW_REMOVE || rw->op == PL_RW_SET ||
+	struct pl_err why = { 0 };
+	int rc = 0;
+
+	*can = (rw->op == PL_RW_SCALE || rw->op == PL_RW_REMOVE || rw->op == PL_RW_SET ||
 		rw->op == PL_RW_FIX) &&
 	       can_contradict(&rw->select);
+	if (*can)
+		rc = pl_graph_select_check(&rw->select, &why);
+	*can &= rc != PL_EDATA;
+	if (rc == PL_EDATA)
+		return 0;
+	return rc < 0 ? pl_fail(err, rc, "%s", why.msg) : 0;
 }
 
 /* Make the tests of the operations that each change selects. */
-static size_t test_changes(const struct pl_plan *p, struct pl_selftest_try *v)
+static int test_changes(const struct changes *x, struct pl_selftest_try *v, size_t *n,
+			struct pl_err *err)
 {
 	static const float factor[] = { 0, 0.5F, 2 };
 	static const char *const what[] = { "remove what a change selects",
 					    "scale what a change selects by 0.5",
 					    "scale what a change selects by 2" };
-	size_t n = 0;
+	const struct pl_rewrite *rw;
+	bool can;
 
-	for (size_t i = 0; i < p->n_rw && n + PL_LEN(factor) <= TRIES; i++)
-		for (size_t k = 0; k < PL_LEN(factor) && can_be_tested(&p->rw[i]); k++)
-			v[n++] = (struct pl_selftest_try){ .what = what[k],
-							   .keys = p->rw[i].select,
-							   .factor = factor[k] };
-	return n;
+	*n = 0;
+	for (size_t i = 0; (rw = change_line(x, i)) && *n + PL_LEN(factor) <= TRIES; i++) {
+		PL_CHECK(can_be_tested(rw, &can, err));
+		for (size_t k = 0; can && k < PL_LEN(factor); k++)
+			v[(*n)++] = (struct pl_selftest_try){ .what = what[k],
+							      .keys = rw->select,
+							      .factor = factor[k] };
+	}
+	return 0;
 }
 
 /* The time of communication and of all other operations, on all ranks: t[0] and t[1]. */
@@ -368,9 +384,10 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	struct pl_selftest *selftest;
 	struct trust *t = &r->trust;
 	struct pl_path path = { 0 };
-	size_t n = test_changes(&r->changes->plan, v);
+	size_t n;
 	int rc;
 
+	PL_CHECK(test_changes(r->changes, v, &n, err));
 	PL_CHECK(pl_selftest_new(&r->g, &selftest, err));
 	judge_ranks(t, selftest);
 	if (!r->path.n) { /* something will be predicted */
@@ -543,18 +560,19 @@ static void look_at_path(const struct report *r, const struct pl_selftest_path *
 
 static bool has_rewrite(const struct report *r, unsigned op)
 {
-	const struct pl_plan *p = &r->changes->plan;
+	const struct pl_rewrite *rw;
+	bool has = false;
 
-	for (size_t i = 0; i < p->n_rw; i++)
-		if (p->rw[i].op == op)
-			return true;
-	return false;
+	for (size_t i = 0; (rw = change_line(r->changes, i)) && !has; i++)
+		has = rw->op == op;
+	return has;
 }
 
-/* Does the prediction have other ranks? Of one rank of a job, the basis does not say how many. */
+/* Does the prediction have other ranks? Where no communication is data-parallel, the basis does not
+ * say how many. */
 static bool has_other_ranks(const struct report *r)
 {
-	return r->basis.ranks > 0 ? (int64_t)r->basis.ranks != r->g.n_ranks
+	return r->basis.ranks > 0 ? r->basis.ranks != r->basis.recorded_ranks
 				  : has_rewrite(r, PL_RW_RANKS);
 }
 

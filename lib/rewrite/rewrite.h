@@ -81,7 +81,9 @@ struct pl_rewrite_basis {
 	 * has other groups */
 	bool rearranged;
 	bool at_once;		       /* ... and that may need its result at once */
-	uint32_t ranks;		       /* that the job has in the prediction; 0: as recorded */
+	/* that the job has in the prediction, 0: as recorded; and those of the recorded job then,
+	 * of which the recording may have some only */
+	uint32_t ranks, recorded_ranks;
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 	/* how many times as long as alone computation takes beside communication; 0: not found yet;
 	 * 1: as long, or not known */

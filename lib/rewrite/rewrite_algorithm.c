@@ -36,7 +36,7 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	const struct rw_state *s = rw_now(r);
 	double wrong = 0, all = 0;
 
-	b->ranks = s->network.of_job;
+	pl_rewrite_note_ranks(&s->network, b);
 	pl_rewrite_add_basis(b, &s->basis);
 	for (uint32_t set = 0; set < s->b.n_sets; set++) {
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);
@@ -57,8 +57,9 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	}
 	b->links_unknown |= s->divided && !r->c->user_topology && !r->c->n_fits;
 	b->as_recorded = !s->over;
-	b->rearranged = s->overlapped || s->wrap != 0;
-	b->at_once = s->at_once;
+	/* what an earlier plan has made stays so */
+	b->rearranged |= s->overlapped || s->wrap != 0;
+	b->at_once |= s->at_once;
 	if (b->assumed || b->links_assumed)
 		pl_rewrite_count_basis(r->e->g, r->c, b);
 	b->error = fmax(b->error, all > 0 ? fmin(wrong / all, 1) : 0);

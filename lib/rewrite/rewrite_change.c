@@ -79,6 +79,10 @@ void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_b
 {
 	to->guessed |= x->guessed;
 	to->assumed |= x->assumed;
+	to->links_assumed |= x->links_assumed;
+	to->links_unknown |= x->links_unknown;
+	to->rearranged |= x->rearranged;
+	to->at_once |= x->at_once;
 	to->one_size |= x->one_size;
 	to->no_batch |= x->no_batch;
 	to->batch = pl_max_i64(to->batch, x->batch);
@@ -90,6 +94,15 @@ void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_b
 	to->samples = x->samples > to->samples ? x->samples : to->samples;
 	to->unknown = x->unknown > to->unknown ? x->unknown : to->unknown;
 	to->collectives = x->collectives > to->collectives ? x->collectives : to->collectives;
+}
+
+void pl_rewrite_note_ranks(const struct rw_network *n, struct pl_rewrite_basis *to)
+{
+	if (!n->of_job)
+		return;
+	to->ranks = n->of_job;
+	if (!to->recorded_ranks)
+		to->recorded_ranks = n->recorded;
 }
 
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -317,8 +330,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		}
 		pl_rewrite_add_basis(basis, &c[i].basis);
 	}
-	if (network.of_job)
-		basis->ranks = network.of_job;
+	pl_rewrite_note_ranks(&network, basis);
 	basis->carries_same = pl_rewrite_carries_same(p);
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, basis, err));
 	change_latency(s, c, p->n_rw, basis);

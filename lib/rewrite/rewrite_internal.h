@@ -82,6 +82,7 @@ struct rw_network {
 	uint32_t ranks;	   /* data-parallel replicas; 0: as recorded */
 	uint32_t replicas; /* ... as recorded, in the largest groups */
 	uint32_t of_job;   /* with those that are not data-parallel; 0: as recorded */
+	uint32_t recorded; /* the same of the recorded job, where of_job is known */
 	uint32_t n_changes;
 	struct pl_link_change change[PL_COST_CHANGES]; /* of links, in order */
 };
@@ -311,6 +312,8 @@ void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 			    struct pl_rewrite_basis *b);
 /* rewrite_change.c: what the predictions of several changes depend on together. */
 void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_basis *x);
+/* ... and how many ranks there are; of the recorded job, what was noted first stays. */
+void pl_rewrite_note_ranks(const struct rw_network *n, struct pl_rewrite_basis *to);
 /* Apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;

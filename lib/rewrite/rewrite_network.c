@@ -518,8 +518,10 @@ static int change_ranks(const struct rw_facts *x, const struct pl_rewrite *rw, s
 			       replicas);
 	x->network->ranks = (uint32_t)ranks;
 	x->network->replicas = replicas;
-	if (replicas)
+	if (replicas) {
 		x->network->of_job = (uint32_t)(ranks_of_job(x->g) / replicas * ranks);
+		x->network->recorded = (uint32_t)(ranks_of_job(x->g) / replicas * replicas);
+	}
 	return 0;
 }
 

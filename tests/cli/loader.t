@@ -47,6 +47,13 @@ status 0 "steps apart, each third of them" "$BIN/plan" -q -O text --fold none --
 check "... four workers, too" grep -q '^loader-workers 4 ' "$TMP/out"
 check "... with the same step" near "$(number predicted "$TMP/out")" "$(mean 'loader-workers 4')"
 
+# ---- in a plan -----------------------------------------------------------------------------------
+printf 'paceline-plan 1\nloader-workers 4\n' >"$TMP/workers.plan"
+for how in --what-if=loader-workers\ 4 "--plan=$TMP/workers.plan"; do
+	status 0 "${how%%=*}: workers" "$BIN/replay" -q --no-worth "$how" "$TMP/job.json"
+	check "... need processors, says the trust" sh -c "tr -s ' \n' ' ' <'$TMP/out' | grep -q 'the workers of the loader need processors'"
+done
+
 # ---- beside other lines --------------------------------------------------------------------------
 # precision is tried, and saves too little; nor do other buckets save more than the prediction may err by
 "$GEN/kgen" -o "$TMP/device" --ranks=2 --tp=1 --layers=2 --compute-us=300 --data-us=60000 --steps=4 --record-groups >/dev/null

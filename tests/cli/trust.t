@@ -195,6 +195,8 @@ said() { # said CHANGE INPUT: does the report say what is assumed of ranks?
 	"$BIN/replay" -q --no-worth --what-if "$1" "$2" | tr -s ' \n' ' ' | grep -q 'one rank was recorded: how much ranks differ is assumed (by 10 %)'
 }
 check "other ranks, of which one was recorded: the trust line says what is assumed" said 'ranks 8' "$TMP/two/rank0.json"
+check "... fewer ranks are others, too" said 'ranks 1' "$TMP/two/rank0.json"
+check "... as many as the job has are not, though not all were recorded" no said 'ranks 2' "$TMP/two/rank0.json"
 check "... of other ranks only" no said 'scale kind=kernel by 0.5' "$TMP/two/rank0.json"
 check "... and not where two ranks show it" no said 'ranks 8' "$TMP/two"
 if [ -n "$python" ]; then

@@ -400,6 +400,12 @@ status 0 "batch by 2 of a light recording" "$BIN/replay" --what-if 'batch by 2' 
 holds "$TMP/out" 'the recording has 128 samples a rank and step' "the samples of both passes"
 status 0 "a module of it" "$BIN/replay" --what-if 'scale module=head by 0.5' "$TMP/light.json"
 holds "$TMP/out" '^changed: scale module=head by 0.5 (8 operations)' "its forward passes"
+printf 'paceline-plan 1\nprecision bf16\n' >"$TMP/half.plan"
+status 0 "a plan with a precision for hosts" "$BIN/replay" -p "$TMP/half.plan" "$TMP/light.json"
+says 'precision: not modelled for host operations; give share=X' "... warns as the option does"
+printf 'paceline-plan 1\nprecision bf16\nscale kind=kernl by=0.5\n' >"$TMP/wrong.plan"
+status 3 "a plan with a selector that cannot be read" "$BIN/replay" -p "$TMP/wrong.plan" "$TMP/light.json"
+says 'wrong.plan: line 3.*no kind matches "kernl"' "... is refused with its line"
 # a rank with twice the samples of the other one: each of its sizes is a multiple of the other's
 mkdir "$TMP/unlike"
 sed 's/"rank":0,"world_size":1/"rank":1,"world_size":2/; s/\[64,/[128,/g' "$TMP/light.json" >"$TMP/unlike/rank1.json"

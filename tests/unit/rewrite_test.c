@@ -650,6 +650,10 @@ static void test_doubt(void)
 	pl_rewrite_bases(j.r, &basis);
 	ok(links > 0 && links + wrong < all && fabs(basis.error - (links + wrong) / all) < 1e-9,
 	   "%.3f of the time is in doubt, %.3f for the links", basis.error, links / all);
+	basis = (struct pl_rewrite_basis){ .ranks = 16, .rearranged = true, .at_once = true };
+	pl_rewrite_bases(j.r, &basis);
+	ok(basis.ranks == 16 && basis.rearranged && basis.at_once && basis.error > 0,
+	   "what an earlier plan says of the prediction stays");
 	job_fini(&j);
 }
 
