@@ -108,6 +108,36 @@ static int refuse_change(const struct pl_rewrite *rw, const struct pl_graph *g, 
 	return pl_fail(err, PL_EDATA, "%s", why);
 }
 
+/* Where a plan changed the graph, operations may take no time, because another one takes it. To
+ * change these changes nothing, which would look like a prediction. */
+static int warn_if_short(const struct config *c, const struct pl_rewrite *rw,
+			 const struct report *r, struct pl_err *err)
+{
+	struct pl_graph_select x;
+	bool any = false;
+
+	if (!r->planned || !rw->select.key[PL_SEL_NAME] ||
+	    (rw->op != PL_RW_SCALE && rw->op != PL_RW_REMOVE && rw->op != PL_RW_FIX))
+		return 0;
+	PL_CHECK(pl_graph_select_init(&x, &rw->select, &r->g, NULL, err));
+	for (size_t k = 0; k < r->g.n_steps && !any; k++) {
+		const struct pl_gstep *st = &r->g.step[k];
+		const struct pl_shape *sh = &r->g.shape[st->shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes && !any; i++)
+			any = st->dur[i] > 0 && pl_graph_selects(&x, sh, i) &&
+			      pl_graph_select_step(&x, st->number);
+	}
+	pl_graph_select_fini(&x);
+	if (!any)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the change \"%s\" selects only operations that take no time after the "
+		       "other changes; of operations that fuse-ops made one, the first has the "
+		       "time of all",
+		       rw->text);
+	return 0;
+}
+
 /* A change that concerns no operation, in no job, is refused: that nothing changes would look like
  * a prediction. A link that no communication uses changes nothing indeed, so a warning says it. */
 static int check_hits(const struct config *c, const struct changes *x, const uint64_t *before,
@@ -120,8 +150,10 @@ static int check_hits(const struct config *c, const struct changes *x, const uin
 		bool link = (rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY) && rw->word &&
 			    strcmp(rw->word, "*") != 0;
 
-		if (x->hits[i])
+		if (x->hits[i]) {
+			PL_CHECK(warn_if_short(c, rw, r, err));
 			continue;
+		}
 		if (last && !link && !(before && before[i]) &&
 		    (pl_graph_select_refuse(&rw->select, &r->g, err) < 0 ||
 		     refuse_change(rw, &r->g, err) < 0))
@@ -243,11 +275,34 @@ static void warn_of_precision(const struct config *c, const struct changes *x,
 			       "precision: not modelled for host operations; give share=X");
 }
 
+/* Operations of the graph that --plan makes may take the time of others, which another precision
+ * changes by another factor. */
+static int check_precision(const struct changes *x, struct pl_err *err)
+{
+	bool merged = false;
+
+	for (size_t i = 0; x->structural && i < x->structural->n_rw; i++)
+		merged |= x->structural->rw[i].op == PL_RW_FUSE_OPS ||
+			  x->structural->rw[i].op == PL_RW_RECOMPUTE;
+	for (size_t i = 0; merged && i < x->plan.n_rw; i++) {
+		const struct pl_rewrite *rw = &x->plan.rw[i];
+
+		if (rw->op != PL_RW_PRECISION || (!rw->n_args && rw->x > 0))
+			continue;
+		pl_fail(err, PL_EDATA,
+			"some operations take the time of others, by fuse-ops or recompute of the "
+			"plan; put precision into the plan");
+		return pl_wrap(err, "the change \"%s\"", rw->text);
+	}
+	return 0;
+}
+
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
 	warn_of_precision(c, x, r);
 	if (!x->plan.n_rw)
 		return 0;
+	PL_CHECK(check_precision(x, err));
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_lines(c, &x->plan, x, r, err);
 	x->hits_of_a = x->hits; /* there are two jobs at most */

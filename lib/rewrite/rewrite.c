@@ -363,19 +363,21 @@ static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 
 static int turn_of(unsigned op)
 {
-	return pl_rewrite_kinds[op]->first ? 0 : pl_rewrite_kinds[op]->last ? 2 : 1;
+	const struct pl_rewrite_kind *kind = pl_rewrite_kinds[op];
+
+	return kind->first ? 0 : kind->before ? 1 : kind->last ? 3 : 2;
 }
 
 /* One state for all of it: buckets are built once, when all is known; even without rewrites if
  * `build`. How operations are changed does not depend on the number of microbatches, so kinds that
- * are applied behind the others come last. */
+ * are applied behind the others come last. Where operations become one, each was changed first. */
 static int change(struct pl_rewriter *r, const char *file, const struct pl_rewrite *rw, size_t n,
 		  bool build, struct pl_err *err)
 {
 	size_t mark = pl_rewrite_mark(r);
 	int rc = pl_rewrite_push_state(r, err);
 
-	for (int turn = 0; turn < 3; turn++)
+	for (int turn = 0; turn < 4; turn++)
 		for (size_t i = 0; rc == 0 && i < n; i++) {
 			if (turn_of(rw[i].op) != turn)
 				continue;

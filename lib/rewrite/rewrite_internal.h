@@ -172,6 +172,8 @@ struct pl_rewrite_kind {
 	bool network; /* changes what communication costs: of buckets that are built again, too */
 	bool last;    /* applied behind the others of a plan */
 	bool first;   /* applied alone: the others apply to the graph that it makes */
+	/* applied before the others of a plan: they put the times of operations together */
+	bool before;
 	/* Find what the rewrite makes of durations in the graph of x; the caller frees *c. NULL:
 	 * the rewrite changes more than durations. */
 	int (*change)(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,

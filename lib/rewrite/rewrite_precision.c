@@ -5,6 +5,9 @@
  * multiplied by the ratio of the model's times. Else costs have a factor for each kind of
  * operation. The work of the operation has the new type from then on, so that a later line of the
  * plan begins there.
+ *
+ * It comes before lines that give an operation the time of others (fuse-ops, recompute): each of
+ * these has a factor of its own.
  */
 #include "cost/kernels.h"
 #include "rewrite/rewrite_predicted.h"
@@ -178,6 +181,7 @@ out:
 }
 
 const struct pl_rewrite_kind pl_rewrite_precision = {
+	.before = true,
 	.apply = apply_precision,
 	.explain = "{names} kinds of operations compute in {word}, for which devices have faster "
 		   "units",

@@ -79,6 +79,11 @@ check "... and the bound is theirs" sh -c "[ $(number bound "$TMP/out") -le $(nu
 cp "$TMP/out" "$TMP/fused.plan"
 status 0 "... can be carried out" "$BIN/replay" -p "$TMP/fused.plan" -O csv --table steps "$g"
 check "... as predicted" grep -q "$(number predicted "$TMP/fused.plan")" "$TMP/out"
+second=$(sed -n 's/^fuse-ops "forward l[0-9]*" "\(forward l[0-9]*\)".*/\1/p' "$TMP/fused.plan" | head -n 1 | tr ' ' '?')
+status 0 "a part of a fused operation takes half of its time" "$BIN/replay" --no-worth -p "$TMP/fused.plan" --what-if "scale name=$second by 0.5" "$g"
+says 'selects only operations that take no time' "... which is none: a warning says so"
+status 3 "another precision behind a plan that fuses" "$BIN/replay" --no-worth -p "$TMP/fused.plan" --what-if 'precision bf16' "$g"
+says 'the change "precision bf16": .*put precision into the plan' "... is refused with the remedy"
 # shellcheck disable=SC2086  # few is two words or none
 status 0 "without a share nothing is claimed" "$BIN/plan" $few -O text --fuse-ops 'backward *' "$g"
 check "... of a table of layers" sh -c "! grep -q '^fuse-ops' '$TMP/out'"

@@ -313,6 +313,8 @@ static void test_bucket_mb(void)
 
 static void test_plans(void)
 {
+	static const char *const together[] = { "fuse-ops \"forward L0\" \"forward L1\"",
+						"recompute L2" };
 	struct pl_err err = { 0 };
 	struct job j;
 	pl_ns base, step = 0, sum_f = 0, sum_b = 0;
@@ -361,6 +363,18 @@ static void test_plans(void)
 			j.e.node[i].kind = PL_K_HOST_OP;
 	ok(one(&j, "fuse-ops \"forward L0\" \"forward L1\" x 0.5", &step, &err) == 0 && step < base,
 	   "two operations as one (%s)", err.msg);
+	for (size_t i = 0; i < PL_LEN(together); i++) {
+		static const char half[] = "precision bf16 x 0.5 \"forward L1\" \"forward L2\"";
+		char text[2][160];
+		pl_ns then = 0;
+
+		snprintf(text[0], sizeof(text[0]), "%s\n%s", half, together[i]);
+		snprintf(text[1], sizeof(text[1]), "%s\n%s", together[i], half);
+		ok(one(&j, text[0], &step, &err) == 0 && one(&j, text[1], &then, &err) == 0 &&
+			   step == then,
+		   "operations in half precision, then %s: %lld, in another order %lld (%s)",
+		   together[i], (long long)step, (long long)then, err.msg);
+	}
 	ok(one(&j, "accumulate 2", &step, &err) == 0 && step >= base - 2 * (pl_ns)j.n - 2,
 	   "two microbatches leave less to hide behind (%s)", err.msg);
 	ok(pl_edit_step(&j.e, 0) == base, "and all of it is undone");
