@@ -40,6 +40,7 @@ static void state_fini(struct rw_state *s)
 	pl_free(s->choice);
 	pl_rewrite_array_unref(s->ready_alone);
 	pl_rewrite_array_unref(s->lost);
+	pl_rewrite_array_unref(s->network.batch_of);
 	pl_free(s->piece);
 	pl_free(s->built);
 }
@@ -88,6 +89,8 @@ int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 		to.ready_alone->refs++;
 	if (to.lost)
 		to.lost->refs++;
+	if (to.network.batch_of)
+		to.network.batch_of->refs++;
 	to.undo = pl_edit_mark(r->e);
 	for (uint32_t i = 0; i < to.n_built; i++)
 		to.built[i]->refs++;

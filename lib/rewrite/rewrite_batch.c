@@ -22,8 +22,9 @@
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
  * the time.
  *
- * Of some ranks alone, what they compute changes, and so do the messages that they carry; the
- * samples that other lines count from stay.
+ * Of some ranks alone, what they compute changes, and so do the messages that they carry. A line
+ * behind it counts from what its ranks take in, which must be as much on all of them: there is one
+ * factor for each class of operations.
  *
  * One pass over the nodes of each shape, and one over the steps.
  */
@@ -323,12 +324,66 @@ out:
 	return rc;
 }
 
+/* Does the line concern the resource? Sets *rank to the place of its rank. */
+static bool is_concerned(const struct batch *b, size_t res, uint32_t *rank)
+{
+	*rank = pl_graph_rank_index(b->x->g, b->x->g->res[res].rank);
+	return *rank != PL_NONE && (!b->c->select.keys || b->c->select.res[res]);
+}
+
+/* How many times the recorded samples the ranks take in by the lines before this one. */
+static int find_before(struct batch *b, struct pl_err *err)
+{
+	const struct rw_network *net = b->x->network;
+	uint32_t first = PL_NONE, rank;
+
+	b->before = net->batch > 0 ? net->batch : 1;
+	for (size_t i = 0; net->batch_of && i < b->x->g->n_res; i++) {
+		if (!is_concerned(b, i, &rank))
+			continue;
+		if (first != PL_NONE && net->batch_of->v[rank] != b->before)
+			return pl_fail(
+				err, PL_EDATA,
+				"lines before it give the ranks unlike numbers of samples (%g times "
+				"the recorded ones on rank %d, %g times on rank %d); put batch of "
+				"all ranks before batch of some",
+				b->before, b->x->g->rank[first], net->batch_of->v[rank],
+				b->x->g->rank[rank]);
+		first = rank;
+		b->before = net->batch_of->v[rank];
+	}
+	return 0;
+}
+
+/* The lines behind this one count from its samples. */
+static int note_samples(struct batch *b, struct pl_err *err)
+{
+	struct rw_network *net = b->x->network;
+	double usual = net->batch > 0 ? net->batch : 1;
+	struct rw_array *a;
+	uint32_t rank;
+
+	if (!b->c->select.keys)
+		net->batch = b->by;
+	if (!b->c->select.keys && !net->batch_of)
+		return 0;
+	PL_CHECK(pl_rewrite_array_new((size_t)b->x->g->n_ranks, &a, err));
+	for (int32_t i = 0; i < b->x->g->n_ranks; i++)
+		a->v[i] = net->batch_of ? net->batch_of->v[i] : usual;
+	for (size_t i = 0; i < b->x->g->n_res; i++)
+		if (is_concerned(b, i, &rank))
+			a->v[rank] = b->by;
+	pl_rewrite_array_unref(net->batch_of);
+	net->batch_of = a;
+	return 0;
+}
+
 /* How many times the recorded samples there are, and the rewrite asks for. */
 static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	int64_t recorded = pl_work_samples(&b->work);
 
-	b->before = b->x->network->batch > 0 ? b->x->network->batch : 1;
+	PL_CHECK(find_before(b, err));
 	b->by = rw->x * b->before;
 	if (rw->k && b->c->select.keys)
 		return pl_fail(
@@ -350,9 +405,7 @@ static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_e
 			b->work.batch.any ? "" : " (the recording has none)");
 	if (rw->k)
 		b->by = (double)rw->k / (double)recorded;
-	if (!b->c->select.keys)
-		b->x->network->batch = b->by;
-	return 0;
+	return note_samples(b, err);
 }
 
 static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,

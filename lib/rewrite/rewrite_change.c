@@ -339,6 +339,7 @@ out:
 	for (size_t i = 0; c && i < p->n_rw; i++)
 		change_fini(&c[i]);
 	pl_free(c);
+	pl_rewrite_array_unref(network.batch_of);
 	pl_rewrite_facts_fini(&x);
 	return rc;
 }

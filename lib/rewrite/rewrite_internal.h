@@ -79,6 +79,8 @@ struct rw_array { /* shared by states */
 struct rw_network {
 	uint32_t device;   /* number in the cost model + 1; 0: as recorded */
 	double batch;	   /* times the recorded samples of a rank; 0: as recorded */
+	/* [place of a rank in the graph] the same, where some ranks have others; NULL */
+	struct rw_array *batch_of;
 	uint32_t ranks;	   /* data-parallel replicas; 0: as recorded */
 	uint32_t replicas; /* ... as recorded, in the largest groups */
 	uint32_t of_job;   /* with those that are not data-parallel; 0: as recorded */

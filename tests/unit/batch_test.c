@@ -458,6 +458,10 @@ static void properties(void)
 	close_to(step_of("batch by 0.5;batch by 2"), before, 0.03, "half, then double");
 	ok(step_of("batch 128") == before, "as many samples as recorded");
 	ok(step_of("batch 64") == step_of("batch by 0.5"), "a number of samples, in two passes");
+	ok(step_of("batch by=2 rank=0;batch by=2 rank=0") == step_of("batch by 2;batch by 2"),
+	   "two lines of a rank are as those of all ranks, where it is the only one");
+	close_to(step_of("batch by=2 rank=0;batch 64"), step_of("batch 64"), 1e-6,
+		 "a number of samples counts from what the rank takes in");
 	end_trace();
 	n = (struct net){ .law = &law, .rows = 64, .passes = 2, .more = 2, .sizes = true };
 	if (!make(&n))
