@@ -17,6 +17,7 @@ static void change_fini(struct rw_change *c)
 		pl_free(c->class);
 	pl_free(c->of_class);
 	pl_free(c->line);
+	pl_free(c->stays);
 }
 
 void pl_rewrite_facts_fini(struct rw_facts *x)
@@ -45,10 +46,10 @@ static inline double changed(const struct rw_change *c, uint32_t class, double v
 							       : ns * v;
 }
 
-/* Does the change concern the step of that number? */
-static bool in_step(const struct rw_change *c, int64_t number)
+/* Does the change concern step k, which has that number? */
+static bool in_step(const struct rw_change *c, size_t k, int64_t number)
 {
-	if (c->every && (number == INT64_MIN || (number - c->from + 1) % c->every == 0))
+	if (c->stays && c->stays[k])
 		return false;
 	return !c->select.keys || pl_graph_select_step(&c->select, number);
 }
@@ -68,7 +69,7 @@ static int change_node(struct pl_edit *e, uint32_t i, const struct rw_change *c,
 		class = c->class[e->g->step[n->step].shape][n->origin];
 	if (!value_of(c, class, &v))
 		return 0;
-	if (!in_step(c, e->step[n->step].number) ||
+	if (!in_step(c, n->step, e->step[n->step].number) ||
 	    (c->select.keys && !pl_graph_selects_edited(&c->select, n)))
 		return 0;
 	++*hits;
@@ -161,7 +162,7 @@ static bool concerns(const struct rw_change *c, const uint32_t *class, const str
 }
 
 /* Change the durations of a step. Returns of how many operations: a host call has parts. */
-static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st,
+static uint64_t change_step(const struct rw_change *c, size_t k, const struct pl_gstep *st,
 			    const struct pl_shape *sh, double *ns)
 {
 	const uint32_t *class = c->class ? c->class[st->shape] : NULL;
@@ -169,7 +170,7 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 	uint64_t hits = 0, parts = 0;
 	double v;
 
-	if (!in_step(c, st->number))
+	if (!in_step(c, k, st->number))
 		return 0;
 	/* without a branch, which would be hard to foresee */
 	for (uint32_t i = sh->n_entries; !class && !c->sets && i < sh->n_nodes; i++) {
@@ -190,14 +191,14 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 }
 
 /* Is the transfer removed from the step? */
-static bool is_removed(const struct rw_change *c, size_t n, const struct pl_gstep *st,
+static bool is_removed(const struct rw_change *c, size_t n, size_t k, const struct pl_gstep *st,
 		       const struct pl_shape *sh, uint32_t i)
 {
 	bool removed = false;
 	double v;
 
 	for (size_t j = 0; j < n && !removed; j++)
-		removed = c[j].removes && in_step(&c[j], st->number) &&
+		removed = c[j].removes && in_step(&c[j], k, st->number) &&
 			  concerns(&c[j], c[j].class ? c[j].class[st->shape] : NULL, sh, i, &v);
 	return removed;
 }
@@ -227,7 +228,7 @@ static int part_ranks(struct pl_sim *s, size_t k, const struct pl_graph *g,
 			meet = pl_node_meeting(sh, i);
 		if (meet == PL_NONE)
 			continue;
-		what[meet] |= is_removed(c, n, st, sh, i) ? PARTS : JOINS;
+		what[meet] |= is_removed(c, n, k, st, sh, i) ? PARTS : JOINS;
 		if (sh->res[i] != PL_NONE &&
 		    (!last[sh->res[i]] || st->start[i] >= st->start[last[sh->res[i]]]))
 			last[sh->res[i]] = i;
@@ -269,7 +270,7 @@ static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct r
 		for (uint32_t i = 0; i < sh->n_nodes; i++)
 			ns[i] = (double)now[i];
 		for (size_t i = 0; i < n; i++) {
-			uint64_t some = change_step(&c[i], &g->step[k], sh, ns);
+			uint64_t some = change_step(&c[i], k, &g->step[k], sh, ns);
 
 			any += some;
 			hits[i] += some;

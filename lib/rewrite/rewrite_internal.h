@@ -160,9 +160,7 @@ struct rw_change {
 	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
 	struct pl_rewrite_basis basis;
 	double *line;  /* [class], owned: the time before the change by the fitted line; or NULL */
-	int64_t every; /* > 0: the last of so many steps does not change, counted from step `from`
-			*/
-	int64_t from;
+	bool *stays;   /* [step], owned: the step does not change; NULL: all may */
 	bool keeps_rest; /* what an operation takes longer than the line does not get the factor */
 	struct pl_link_change messages; /* latency of messages between nodes; no link: as it was */
 	double *of_class; /* owned; NAN: operations of this class keep their durations */

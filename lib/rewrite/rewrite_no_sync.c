@@ -7,10 +7,13 @@
  * what hosts do to put gradients into buckets and back. What waits for the transfers still waits,
  * and so do ranks for one another.
  *
- * If a step has one pass that synchronises, the last of K steps does, counted from the first step
- * of the graph. So the mean of the steps is that of the job if K divides their number; else
- * basis.other_share says how wrong the change is. If a step has several such passes, its last one
- * does, and K must divide their number, because the optimiser needs all gradients of the step.
+ * If a step has one pass that synchronises, the last of K backward passes does, counted from the
+ * first step of the graph. So the mean of the steps is that of the job if K divides their number;
+ * else basis.other_share says how wrong the change is. Steps without a backward pass, as of an
+ * evaluation, do not count. The job may have no_sync() already, so that only each p-th pass
+ * synchronises: then K is a multiple of p, and the last of K / p such passes stays as it is. If a
+ * step has several passes that synchronise, its last one does, and K must divide their number,
+ * because the optimiser needs all gradients of the step.
  */
 #include "rewrite/rewrite_internal.h"
 
@@ -176,8 +179,10 @@ static int refuse_number(const struct finder *f, int64_t k, struct pl_err *err)
 		       f->n_passes, (long long)k, f->n_passes);
 }
 
-/* The classes of the nodes of a shape. */
-static int classify(struct finder *f, int64_t every, uint32_t **class, bool *any,
+enum { SYNCHRONISES = 1, HAS_BACKWARD = 2 }; /* what a shape does */
+
+/* The classes of the nodes of a shape, and what it does. */
+static int classify(struct finder *f, int64_t every, uint32_t **class, uint8_t *does,
 		    struct pl_err *err)
 {
 	const struct pl_shape *s = f->s;
@@ -202,7 +207,10 @@ static int classify(struct finder *f, int64_t every, uint32_t **class, bool *any
 	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
 		uint32_t pass = pass_of_node(f, i);
 
-		*any |= pass > 0;
+		if (pass > 0)
+			*does |= SYNCHRONISES;
+		if (s->phase && pl_graph_is_backward(s->phase[i]))
+			*does |= HAS_BACKWARD;
 		if (pass && (f->n_passes == 1 || pass % every != 0))
 			(*class)[i] = LEFT_OUT;
 	}
@@ -212,27 +220,78 @@ out:
 	return rc;
 }
 
-/* Which steps change, and how wrong their share is. */
-static void choose_steps(const struct pl_graph *g, int64_t k, struct rw_change *c)
+/* Does the step have a backward pass? Where no phases are known, all have one. */
+static bool has_pass(const struct pl_graph *g, size_t step, const uint8_t *does, bool phases)
 {
-	int64_t n = 0, changed;
+	return pl_graph_is_step(g, step) && (!phases || does[g->step[step].shape]);
+}
 
-	for (size_t i = g->n_steps; i-- > 0;)
-		if (pl_graph_is_step(g, i)) {
-			c->from = g->step[i].number;
-			n++;
-		}
-	c->every = k;
-	changed = n - n / k;
-	if (changed)
-		c->basis.other_share =
-			fabs(1 - (double)(k - 1) / (double)k * (double)n / (double)changed);
+/* One of how many backward passes synchronises in the recording; 0: the distances differ, or only
+ * one does. */
+static int64_t recorded_period(const struct pl_graph *g, const uint8_t *does)
+{
+	int64_t passes = 0, last = 0, first = 0, period = 0;
+	bool phases = false, differ = false;
+
+	for (size_t k = 0; k < g->n_shapes; k++)
+		phases |= does[k] & HAS_BACKWARD;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		if (!has_pass(g, k, does, phases))
+			continue;
+		passes++;
+		if (!(does[g->step[k].shape] & SYNCHRONISES))
+			continue;
+		if (!last)
+			first = passes;
+		else if (!period)
+			period = passes - last;
+		else
+			differ |= passes - last != period;
+		last = passes;
+	}
+	if (passes == 1)
+		period = 1;
+	return differ || first > period || passes - last >= period ? 0 : period;
+}
+
+/* Which steps change, and how wrong their share is. */
+static int choose_steps(const struct pl_graph *g, int64_t k, const uint8_t *does,
+			struct rw_change *c, struct pl_err *err)
+{
+	int64_t n = 0, kept = 0, period = recorded_period(g, does), every;
+
+	if (!period)
+		return pl_fail(err, PL_EDATA,
+			       "one of several backward passes synchronises gradients, and the "
+			       "recording does not show of how many: the distances differ, or are "
+			       "longer than it; 'remove kind=comm step=STEPS' removes the "
+			       "communication of some steps");
+	if (k % period || (period > 1 && k == period))
+		return pl_fail(err, PL_EDATA,
+			       "gradients are synchronised in one of %lld backward passes already; "
+			       "give a greater multiple of %lld",
+			       (long long)period, (long long)period);
+	every = k / period;
+	PL_CHECK(pl_alloc(&c->stays, g->n_steps, sizeof(*c->stays), err));
+	for (size_t i = 0; i < g->n_steps; i++) {
+		bool synchronises = pl_graph_is_step(g, i) &&
+				    does[g->step[i].shape] & SYNCHRONISES;
+
+		n += synchronises;
+		c->stays[i] = !synchronises || n % every == 0;
+		kept += synchronises && c->stays[i];
+	}
+	if (n > kept)
+		c->basis.other_share = fabs(1 - (double)(every - 1) / (double)every * (double)n /
+							(double)(n - kept));
+	return 0;
 }
 
 static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
 	bool any = false, one = false, several = false, sharded = pl_rewrite_gathers(x->g) > 0;
+	uint8_t *does = NULL; /* [shape] */
 	int rc;
 
 	if (x->g->stepless)
@@ -241,6 +300,7 @@ static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	if (sharded)
 		PL_CHECK(pl_rewrite_groups_need(x, false, err));
 	sharded |= x->groups->whole;
+	PL_TRY(pl_alloc(&does, x->g->n_shapes, sizeof(*does), err));
 	PL_TRY(pl_alloc(&c->class, x->g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = x->g->n_shapes;
 	for (uint32_t k = 0; k < c->n_shapes; k++) {
@@ -248,24 +308,26 @@ static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struc
 				    .groups = sharded ? x->groups : NULL,
 				    .s = &x->g->shape[k] };
 
-		PL_TRY(classify(&f, rw->k, &c->class[k], &any, err));
+		PL_TRY(classify(&f, rw->k, &c->class[k], &does[k], err));
+		any |= does[k] & SYNCHRONISES;
 		one |= f.n_passes == 1;
 		several |= f.n_passes > 1;
 	}
 	PL_TRY(pl_alloc(&c->of_class, 1, sizeof(*c->of_class), err));
 	c->sets = c->removes = true;
-	if (!several)
-		choose_steps(x->g, rw->k, c);
 	if (one && several)
 		rc = pl_fail(err, PL_EDATA,
 			     "some steps synchronise gradients in one backward pass, and some in "
 			     "several");
-	if (!any)
+	else if (!any)
 		rc = pl_fail(
 			err, PL_EDATA,
 			"the graph knows no gradients that ranks synchronise; 'remove kind=comm' "
 			"removes all communication");
+	else if (!several)
+		rc = choose_steps(x->g, rw->k, does, c, err);
 out:
+	pl_free(does);
 	return rc;
 }
 

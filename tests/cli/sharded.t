@@ -113,6 +113,21 @@ says "is divided already" "... are refused with the reason"
 "$BIN/replay" -q "$TMP/was/graph" >"$TMP/report"
 check "the report advises to synchronise once" grep -q "gradients synchronised in one of 2 backward passes" "$TMP/report"
 as "no-sync 2" 0.04 "one pass a step" -v data=1 -v moves=3 -v joined=1 -v steps=4 -- -v data=1 -v moves=3 -v joined=1 -v steps=4 -v every=2
+as "no-sync 4" 0.04 "one of two steps" -v data=1 -v moves=3 -v joined=1 -v steps=8 -v every=2 -- -v data=1 -v moves=3 -v joined=1 -v steps=8 -v every=4
+for n in 2 3; do
+	status 2 "no-sync $n where one of two steps synchronises" "$BIN/replay" --what-if "no-sync $n" "$TMP/was/graph"
+	says "synchronised in one of 2 backward passes already" "... is refused with the reason"
+done
+# a recording that begins in the middle: of steps 1 to 8, 3 and 7 synchronise
+job middle -v data=1 -v moves=3 -v joined=1 -v steps=9 -v every=4
+"$BIN/trace" -qu --step=1-8 "$TMP/middle"/rank[01].json | "$BIN/merge" -qu | "$BIN/graph" -q -o "$TMP/middle/graph"
+status 2 "no-sync as it was, out of step" "$BIN/replay" --what-if "no-sync 4" "$TMP/middle/graph"
+says "synchronised in one of 4 backward passes already" "... is refused with the reason"
+status 0 "half as often" "$BIN/replay" -q --no-worth -O csv --table=steps --what-if "no-sync 8" "$TMP/middle/graph"
+check "... one of two stays" [ "$(awk -F , 'NR > 1 { n += $4 > $6 * 1.01 } END { print n }' "$TMP/out")" = 1 ]
+"$BIN/trace" -qu --step=1-4 "$TMP/middle"/rank[01].json | "$BIN/merge" -qu | "$BIN/graph" -q -o "$TMP/middle/few"
+status 2 "one step that synchronises" "$BIN/replay" --what-if "no-sync 4" "$TMP/middle/few"
+says "does not show of how many" "... does not say how often others do"
 as "wrap layers=2" 0.007 "copies of all parameters" -v per=1 -v whole=1 -v named=1 -- -v per=2 -v whole=1
 status 2 "prefetch of copies" "$BIN/replay" --what-if "prefetch 1" "$TMP/was/graph"
 says "nothing gathers parameters" "... is refused with the reason"
