@@ -2,7 +2,8 @@
  * loader-workers: processes read the batches while the job computes (num_workers of a DataLoader).
  *
  * N workers hand over N batches in the time that one of them needs for one. They read ahead, so the
- * job waits only if a batch is not there yet. A *fetch* is a run of operations of phase input on a
+ * job waits only if a batch is not there yet: AHEAD batches for each worker, as a DataLoader does
+ * that is not told otherwise. A *fetch* is a run of operations of phase input on a
  * thread, which is how the job takes its next batch.
  *
  * Without workers the thread reads the batch itself: the fetch is the time of a batch. With workers
@@ -13,6 +14,11 @@
  * that is true of each step: it begins when it was recorded, and the fetch before it ended as long
  * ago as in the recording.
  *
+ * Batches have AHEAD * N places. When the job takes a batch, a worker begins with the next one for its
+ * place, and reads all but the N-th part of it; then that part follows the batches before, as above.
+ * It is an operation on a resource of the place, for which an entry stands in a later step. So a step
+ * that takes much longer than others gives the job no more than these batches.
+ *
  * If the job was recorded with workers that are too slow, lib/derive (loader.c) made these
  * operations, and their durations change. The recording does not show how many workers there were.
  * Without workers the thread spends all of the time that they took.
@@ -22,6 +28,9 @@
 #include <stdlib.h>
 
 #include "rewrite/rewrite_internal.h"
+
+#define AHEAD  2 /* prefetch_factor */
+#define PLACES "loader workers ahead"
 
 struct fetch {
 	uint32_t res, first; /* the thread, and its first operation */
@@ -130,38 +139,114 @@ static uint32_t add_entry(struct pl_rewriter *r, uint32_t id, const struct fetch
 	return entry;
 }
 
+/* What workers do for a fetch. */
+static struct pl_enode work_for(const struct pl_edit *e, const struct fetch *f, uint32_t res,
+				pl_ns dur, pl_ns begin)
+{
+	struct pl_enode x = e->node[f->first];
+
+	x.res = res;
+	x.role = PL_RO_HOST;
+	x.kind = PL_K_DATA;
+	x.origin = x.work = PL_NONE;
+	x.flags = 0;
+	x.dur = dur;
+	x.start = begin;
+	x.fixed = INT64_MIN;
+	return x;
+}
+
+static uint32_t add_workers(struct pl_rewriter *r, uint32_t thread, const char *name)
+{
+	struct pl_resource res = r->e->res[thread];
+	uint32_t id = 0;
+
+	if (r->rc == 0)
+		r->rc = pl_edit_add_name(r->e, name, &res.name, &r->failure);
+	if (r->rc == 0)
+		r->rc = pl_edit_add_resource(r->e, &res, &id, &r->failure);
+	return id;
+}
+
+struct places { /* of batches that are read or wait for the job */
+	size_t n;
+	uint32_t *res;	/* [place]; PL_NONE: it was not needed so far */
+	uint32_t *node; /* [place]: the part that its worker reads first; PL_NONE: no batch is begun */
+};
+
+static void places_init(struct pl_rewriter *r, struct places *p, size_t batches, int64_t workers)
+{
+	size_t n = pl_min_size(AHEAD * (size_t)workers, batches);
+
+	*p = (struct places){ .n = AHEAD * (size_t)workers };
+	if (r->rc == 0)
+		r->rc = pl_alloc(&p->res, n, sizeof(*p->res), &r->failure);
+	if (r->rc == 0)
+		r->rc = pl_alloc(&p->node, n, sizeof(*p->node), &r->failure);
+	for (size_t i = 0; r->rc == 0 && i < n; i++)
+		p->res[i] = p->node[i] = PL_NONE;
+}
+
+/* Batch i was taken: a worker begins with that which gets its place. */
+static void begin_next(struct pl_rewriter *r, struct places *p, const struct fetch *f, size_t i,
+		       int64_t workers)
+{
+	const struct pl_edit *e = r->e;
+	pl_ns dur = f[i + p->n].dur;
+	size_t k = i % p->n;
+	struct pl_enode x;
+
+	p->node[k] = PL_NONE;
+	if (pl_edit_parted(e) && e->node[f[i].first].step != e->node[f[i + p->n].first].step)
+		return;
+	if (p->res[k] == PL_NONE)
+		p->res[k] = add_workers(r, f->res, PLACES);
+	x = work_for(e, &f[i], p->res[k], dur - dur / workers, f[i].begin);
+	p->node[k] = rw_add_node(r, &x, f[i].first);
+	rw_add_edge(r, f[i].first, p->node[k], PL_E_WAIT, 0);
+}
+
+/* The last part of batch i, at `node`, follows the first one. */
+static void go_on(struct pl_rewriter *r, const struct places *p, const struct fetch *f, size_t i,
+		  uint32_t node)
+{
+	size_t k = i % p->n;
+	uint32_t from = i < p->n ? PL_NONE : p->node[k];
+
+	if (from == PL_NONE)
+		return;
+	if (r->e->node[from].step != r->e->node[f[i].first].step)
+		from = add_entry(r, p->res[k], &f[i], from, r->e->node[from].start);
+	rw_add_edge(r, from, node, PL_E_WAIT, 0);
+}
+
 /* The n fetches of a thread wait for workers. */
 static void hand_over(struct pl_rewriter *r, const struct fetch *f, size_t n, int64_t workers)
 {
-	struct pl_edit *e = r->e;
-	struct pl_resource res = e->res[f->res];
-	uint32_t before = PL_NONE, last, id = 0;
+	const struct pl_edit *e = r->e;
+	uint32_t before = PL_NONE, last, id = add_workers(r, f->res, PL_GRAPH_LOADER_WORKERS);
+	struct places p;
 
-	if (r->rc == 0)
-		r->rc = pl_edit_add_name(e, PL_GRAPH_LOADER_WORKERS, &res.name, &r->failure);
-	if (r->rc == 0)
-		r->rc = pl_edit_add_resource(e, &res, &id, &r->failure);
+	places_init(r, &p, n, workers);
 	for (size_t i = 0; i < n && r->rc == 0; i++) {
-		struct pl_enode x = e->node[f[i].first];
 		pl_ns begin = i ? f[i - 1].end : f[i].begin - between(e, f, n);
+		struct pl_enode x;
 
-		if (!i || x.step != e->node[f[i - 1].first].step)
+		if (!i || e->node[f[i].first].step != e->node[f[i - 1].first].step)
 			before = add_entry(r, id, &f[i], pl_edit_parted(e) ? PL_NONE : before,
 					   begin);
-		x.res = id;
-		x.role = PL_RO_HOST;
-		x.kind = PL_K_DATA;
-		x.origin = x.work = PL_NONE;
-		x.flags = 0;
-		x.dur = f[i].dur / workers;
-		x.start = begin;
-		x.fixed = INT64_MIN;
+		x = work_for(e, &f[i], id, f[i].dur / workers, begin);
 		last = before;
 		before = rw_add_node(r, &x, last);
 		rw_add_edge(r, last, before, PL_E_SEQ, 0);
 		rw_add_edge(r, before, f[i].first, PL_E_WAIT, 0);
+		go_on(r, &p, f, i, before);
 		silence(r, &f[i]);
+		if (i + p.n < n)
+			begin_next(r, &p, f, i, workers);
 	}
+	pl_free(p.res);
+	pl_free(p.node);
 }
 
 /* ---- workers were recorded ------------------------------------------------------------------- */

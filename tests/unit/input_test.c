@@ -8,6 +8,7 @@
 
 #define STEPS 4
 
+static int64_t steps = STEPS;
 static int paused = STEPS;   /* so many steps have the pause */
 static bool outside;	     /* there is work before and behind the steps */
 static int64_t second;	     /* a second loader reads for so long behind the first */
@@ -38,7 +39,7 @@ static bool job(const char *reader, int64_t reading, int64_t pause)
 	h = track(s, 0, -1, "100");
 	if (outside)
 		ev(s, PL_K_HOST_OP, h, "aten::randn", 100, 900, 0);
-	for (int64_t n = 0; n < STEPS; n++, at += length) {
+	for (int64_t n = 0; n < steps; n++, at += length) {
 		int64_t go = at + reading + second + pause;
 
 		if (n >= paused)
@@ -275,6 +276,26 @@ static void number_of_workers(void)
 	end_trace();
 }
 
+/* Batches that workers have read during a long first step, two for each, are all that they have read
+ * by its end: the next ones come as they are read. */
+static void read_ahead(void)
+{
+	paused = 1;
+	if (job(single, 700, 3000))
+		becomes("workers 1", (3308 + 308 + 308 + 392) / 4.0,
+			"the fourth batch is begun when the second was taken");
+	end_trace();
+	steps = 8;
+	if (job(single, 1400, 3000)) {
+		becomes("workers 2", (3308 + 4 * 308 + 476 + 2 * 700) / 8.0,
+			"the sixth batch is begun when the second was taken");
+		becomes("workers 8", (3308 + 7 * 308) / 8.0, "eight have places for all");
+	}
+	end_trace();
+	steps = STEPS;
+	paused = STEPS;
+}
+
 /* Operations on samples, on parameters and without sizes. */
 static void sizes(void)
 {
@@ -311,6 +332,7 @@ int main(void)
 	loader_workers();
 	two_loaders();
 	number_of_workers();
+	read_ahead();
 	sizes();
 	return done_testing();
 }
