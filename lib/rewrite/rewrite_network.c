@@ -30,6 +30,7 @@ struct rw_comms {
 	uint32_t **class; /* [shape][node]; PL_NONE: no communication */
 	size_t n_shapes;
 	struct pl_intern keys; /* struct comm_key of each class */
+	double *uses;	       /* [class]: its transfers in all steps */
 	struct pl_cost_sides sides;
 	bool guessed, messages; /* messages: of collectives, recorded */
 	bool copies;		/* of all shards of parameters */
@@ -247,6 +248,20 @@ static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 	return 0;
 }
 
+/* How many transfers of each class there are. */
+static int count_uses(struct rw_comms *c, const struct pl_graph *g, struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(&c->uses, c->keys.n, sizeof(*c->uses), err));
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const uint32_t *class = c->class[g->step[k].shape];
+
+		for (uint32_t i = 0; i < g->shape[g->step[k].shape].n_nodes; i++)
+			if (class[i] != PL_NONE)
+				c->uses[class[i]]++;
+	}
+	return 0;
+}
+
 void pl_rewrite_comms_free(struct rw_comms *c)
 {
 	if (!c)
@@ -254,6 +269,7 @@ void pl_rewrite_comms_free(struct rw_comms *c)
 	for (size_t i = 0; c->class && i < c->n_shapes; i++)
 		pl_free(c->class[i]);
 	pl_free(c->class);
+	pl_free(c->uses);
 	pl_intern_fini(&c->keys);
 	pl_free(c);
 }
@@ -273,6 +289,7 @@ static int find_comms(struct rw_facts *x, struct pl_err *err)
 	PL_TRY(pl_alloc(&x->comms, 1, sizeof(*x->comms), err));
 	PL_TRY(parallel_init(&p, x, err));
 	PL_TRY(classify(x->comms, &p, err));
+	PL_TRY(count_uses(x->comms, x->g, err));
 	rc = pl_cost_sides(x->g, &x->comms->sides, err);
 	x->comms->guessed = p.guessed;
 	x->comms->copies = p.copies && !p.known;
@@ -311,12 +328,12 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 				      .n_changes = net->n_changes };
 }
 
-/* The time of a transfer of the class over the network. Of a message only the bytes change: its
+/* The time of a transfer of the class over a network. Of a message only the bytes change: its
  * latency is between the two sides. */
-static double line_of(const struct rw_facts *x, size_t class)
+static double line_on(const struct rw_facts *x, size_t class, const struct rw_network *net)
 {
 	const struct comm_key key = key_of(x->comms, class);
-	struct pl_cost_comm comm = comm_of(&key, x->network);
+	struct pl_cost_comm comm = comm_of(&key, net);
 	struct pl_cost_line line = { 0 };
 	double a, b;
 
@@ -329,6 +346,25 @@ static double line_of(const struct rw_facts *x, size_t class)
 	if (!pl_cost_line(x->cost, &comm, &line))
 		return 0;
 	return line.a_ns + line.b_ns_per_byte * (double)line.bytes;
+}
+
+static double line_of(const struct rw_facts *x, size_t class)
+{
+	return line_on(x, class, x->network);
+}
+
+/* The present network without all that rewrites of this kind changed. */
+static struct rw_network without(const struct rw_network *now, unsigned op)
+{
+	struct rw_network net = *now;
+
+	if (op == PL_RW_RANKS)
+		net.ranks = 0;
+	for (uint32_t i = 0; op == PL_RW_LATENCY && i < net.n_changes; i++) {
+		net.change[i].latency = 1;
+		net.change[i].absolute = false;
+	}
+	return net;
 }
 
 /* By how much a transfer of the class may be wrong over the present network, because its line may
@@ -434,10 +470,12 @@ static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, st
 /*
  * What the prediction depends on. Recorded messages show what latency costs and how many of them
  * follow one another. Without them the number of messages is an assumption, so the whole effect of
- * another latency is in doubt, and that of other ranks if the graph does not say the algorithm.
+ * another latency is in doubt, and that of other ranks if the graph does not say the algorithm; of
+ * several such lines, that of all together. A class counts by its time in all steps.
  */
 static void note_basis(const struct rw_facts *x, unsigned op, struct rw_change *c)
 {
+	const struct rw_network before = without(x->network, op);
 	struct pl_rewrite_basis *b = &c->basis;
 	double wrong = 0, all = 0;
 
@@ -451,12 +489,12 @@ static void note_basis(const struct rw_facts *x, unsigned op, struct rw_change *
 		double error = doubt_of(x, &key);
 
 		error = error < 0 ? after : error;
-		all += after;
+		all += after * x->comms->uses[i];
 		if (!changes)
 			continue;
 		if (op == PL_RW_LATENCY || (op == PL_RW_RANKS && key.algorithm & ASSUMED))
-			error = fmax(error, fabs(after - c->line[i]));
-		wrong += error;
+			error = fmax(error, fabs(after - line_on(x, i, &before)));
+		wrong += error * x->comms->uses[i];
 		b->assumed |= key.algorithm & ASSUMED && key.kind == PL_K_COLLECTIVE;
 		b->one_size |= !known;
 	}

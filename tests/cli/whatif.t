@@ -258,6 +258,30 @@ done
 "$BIN/trace" -q "$TMP/some" | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/some.graph"
 status 0 "some of unknown algorithm" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/some.graph"
 holds "$TMP/out" '^assumed: 2 of 8 collectives go along rings; the graph does not say their algorithm$' "... how many"
+# one large broadcast, whose latency does not matter, and 400 small all-reduces, of which nobody knows how much is latency
+mkdir "$TMP/mixed"
+for r in 0 1; do
+	awk -v r="$r" 'BEGIN {
+		printf "{\"distributedInfo\": {\"rank\": %d, \"world_size\": 2}, \"traceEvents\": [", r
+		for (i = t = 0; i <= 400; i++) {
+			printf "%s{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclKernel_%s_RING_LL(x)\", \"pid\": 0, \"tid\": 7, " \
+				"\"ts\": %d, \"dur\": %d, \"args\": {\"stream\": 7, \"device\": 0, \"Process Group Name\": \"dp\", \"Seq\": %d, " \
+				"\"Collective name\": \"%s\", \"In msg nelems\": %d, \"dtype\": \"Float\"}}", i ? ",\n" : "", i ? "AllReduce" : "Broadcast",
+				1000 + t, i ? 50 : 80000, i, i ? "allreduce" : "broadcast", i ? 2048 : 268435456
+			t += (i ? 50 : 80000) + 10
+		}
+		print "]}" }' >"$TMP/mixed/rank$r.json"
+done
+"$BIN/trace" -q "$TMP/mixed" | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/mixed.graph"
+status 0 "a faster network for transfers of unlike sizes" "$BIN/replay" --no-worth --what-if "bandwidth by 4" "$TMP/mixed.graph"
+wrong=$(sed -n 's/^estimated from .* transfers, .*: \([0-9]*\) % of the time of transfers may be wrong$/\1/p' "$TMP/out")
+check "... each counts by its time in the step: $wrong % may be wrong" [ "$wrong" -gt 25 ]
+doubt_of() {
+	"$BIN/replay" -q --no-worth -O json "$@" "$TMP/layers.graph" | sed 's/.*"predicted_doubt_ns":\([0-9.]*\).*/\1/'
+}
+check "two lines of latency are in doubt as one" awk -v one="$(doubt_of --what-if 'latency by 4')" \
+	-v two="$(doubt_of --what-if 'latency by 2' --what-if 'latency by 2')" \
+	'BEGIN { print "# " one, two; exit !(one > 0 && two > 0.99 * one && two < 1.01 * one) }'
 status 0 "other ranks" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/whole.graph"
 check "... in the second line" sh -c "sed -n 2p '$TMP/out' | grep -q ', 4 ranks, 3 predicted, '"
 holds "$TMP/out" '^assumed: collectives go along rings' "... what is assumed"
