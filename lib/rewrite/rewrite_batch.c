@@ -20,7 +20,9 @@
  *
  * Messages between ranks, all-to-all, and reductions that carry no gradients in a graph that knows
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
- * the time.
+ * the time. So do gathers and scattered sums of groups that scatter in the forward pass, too: these
+ * are of activations. The fit says how wrong the line may be; where sizes are not known or all the
+ * same, all of the change may be.
  *
  * Of some ranks alone, what they compute changes, and so do the messages that they carry. A line
  * behind it counts from what its ranks take in, which must be as much on all of them: there is one
@@ -52,6 +54,7 @@ struct batch {
 	struct pl_intern comm;		  /* struct comm_of_batch of each class */
 	bool *device;			  /* [resource]: its rank computes on a device */
 	bool *carries;			  /* [node of the shape]: the arrival carries a gradient */
+	bool *activations;		  /* [group]: it carries these */
 	bool gradients;			  /* the graph knows some */
 	bool sparse;			  /* so are some gradients */
 };
@@ -98,6 +101,10 @@ static bool moves_samples(const struct batch *b, const struct pl_shape *s, uint3
 		return true;
 	case PL_COLL_ALLREDUCE:
 		return b->gradients && arrive != PL_NONE && !b->carries[arrive];
+	case PL_COLL_ALLGATHER:
+	case PL_COLL_REDUCE_SCATTER:
+		return s->group[i] != PL_NONE && b->activations[s->group[i]] &&
+		       !(arrive != PL_NONE && b->carries[arrive]);
 	default:
 		return false;
 	}
@@ -127,29 +134,39 @@ static int comm_class(struct batch *b, const struct pl_shape *s, uint32_t i, uin
 	return 0;
 }
 
-/* By how much the line of such a communication grows. */
-static double comm_factor(const struct batch *b, pl_id id)
+/* By how much the line of such a communication grows, and by which share of the time before that may
+ * be wrong: what its latency is taken for too much, its bytes are taken for too little. */
+static double comm_factor(const struct batch *b, pl_id id, double *wrong, bool *one_size)
 {
 	const struct rw_network *net = b->x->network;
 	struct comm_of_batch key;
+	struct pl_cost_comm comm;
 	struct pl_cost_line line;
-	double bytes, before;
+	const struct pl_fit *fit;
+	double bytes, before, factor, grows = b->by / b->before;
 
 	memcpy(&key, pl_intern_get(&b->comm, id), sizeof(key));
-	if (key.bytes < 0 || !pl_cost_line(b->x->cost,
-					   &(struct pl_cost_comm){ .kind = (uint8_t)key.kind,
-								   .coll = (uint8_t)key.coll,
-								   .group = PL_NONE,
-								   .n = key.n,
-								   .recorded = key.n,
-								   .bytes = key.bytes,
-								   .change = net->change,
-								   .n_changes = net->n_changes },
-					   &line))
+	comm = (struct pl_cost_comm){ .kind = (uint8_t)key.kind,
+				      .coll = (uint8_t)key.coll,
+				      .group = PL_NONE,
+				      .n = key.n,
+				      .recorded = key.n,
+				      .bytes = key.bytes,
+				      .change = net->change,
+				      .n_changes = net->n_changes };
+	*wrong = key.bytes < 0 ? fabs(grows - 1) : 0;
+	if (key.bytes < 0 || !pl_cost_line(b->x->cost, &comm, &line))
 		return 1;
 	bytes = line.b_ns_per_byte * (double)key.bytes;
 	before = line.a_ns + bytes * b->before;
-	return before < 1 ? 1 : (line.a_ns + bytes * b->by) / before;
+	if (before < 1)
+		return 1;
+	factor = (line.a_ns + bytes * b->by) / before;
+	fit = pl_cost_find_fit(b->x->cost, &comm);
+	*one_size |= fit && fit->one_size;
+	*wrong = !fit || fit->estimated ? 1 : fmin(fit->a_off_ns / before, 1);
+	*wrong = fmin(*wrong * fabs(grows - 1), fmax(fabs(factor - 1), fabs(grows - factor)));
+	return factor;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -263,6 +280,40 @@ out:
 	return rc;
 }
 
+/* Which share of the time of all transfers may be wrong. wrong: by class of communication. */
+static void find_comm_error(const struct batch *b, struct rw_change *c, const double *wrong)
+{
+	const struct pl_graph *g = b->x->g;
+	size_t first = GROUPS + b->work.n_groups;
+	double sum = 0, all = 0;
+
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+		const struct pl_shape *s = &g->shape[st->shape];
+
+		if (!pl_graph_is_step(g, k))
+			continue;
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+			uint32_t class = c->class[st->shape][i];
+			double ns = (double)st->dur[i];
+
+			if (s->role[i] != PL_RO_TRANSFER)
+				continue;
+			if (class == PL_NONE || class < first ||
+			    (c->select.keys && !pl_graph_selects(&c->select, s, i))) {
+				all += ns;
+				continue;
+			}
+			all += ns * c->of_class[class];
+			sum += ns * wrong[class - first];
+		}
+	}
+	if (!(sum > 0))
+		return;
+	c->basis.error = fmin(sum / all, 1);
+	pl_rewrite_count_basis(g, b->x->cost, &c->basis);
+}
+
 /* Two estimates of one factor, weighted by their precision: of logarithms, whose standard errors
  * are relative. If they differ by more than these say, the errors grow as much. */
 static void combine(struct estimate *v, const struct pl_predictor_ratio *r)
@@ -301,9 +352,11 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 	bool rule = !b->work.batch.pass;
 	size_t groups = b->work.n_groups;
 	struct estimate *v = NULL;
+	double *wrong = NULL;
 	int rc;
 
 	PL_TRY(pl_alloc(&v, GROUPS + groups, sizeof(*v), err));
+	PL_TRY(pl_alloc(&wrong, b->comm.n, sizeof(*wrong), err));
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
 	v[INPUT] = v[PAUSE] = v[COMPUTES] =
 		(struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
@@ -315,12 +368,14 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 	for (size_t i = 0; i < GROUPS + groups; i++)
 		c->of_class[i] = v[i].factor;
 	for (pl_id i = 0; i < b->comm.n; i++)
-		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
+		c->of_class[GROUPS + groups + i] = comm_factor(b, i, &wrong[i], &c->basis.one_size);
 	PL_TRY(find_error(b, c, v, err));
+	find_comm_error(b, c, wrong);
 	c->basis.no_batch = rule;
 	c->basis.batch = pl_work_samples(&b->work);
 out:
 	pl_free(v);
+	pl_free(wrong);
 	return rc;
 }
 
@@ -431,6 +486,7 @@ static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	}
 	PL_TRY(pl_rewrite_devices(g, &b.device, err));
 	b.sparse = uses_sparse(g);
+	PL_TRY(pl_rewrite_activations(g, &b.activations, err));
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = g->n_shapes;
 	for (size_t k = 0; k < g->n_shapes; k++) {
@@ -448,6 +504,7 @@ out:
 	pl_intern_fini(&b.comm);
 	pl_free(b.device);
 	pl_free(b.carries);
+	pl_free(b.activations);
 	return rc;
 }
 

@@ -581,6 +581,61 @@ static struct gathered find_gathered(const struct pl_graph *g, const struct pl_g
 	return all;
 }
 
+/* The same of all ranks of a step: x[rank in the graph]. */
+static void find_extents(const struct pl_graph *g, const struct pl_gstep *st, struct extent *x)
+{
+	const struct pl_shape *s = &g->shape[st->shape];
+
+	for (int32_t r = 0; r < g->n_ranks; r++)
+		x[r] = (struct extent){ INT64_MAX, INT64_MAX, INT64_MIN };
+	for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++) {
+		uint32_t rank = pl_graph_rank_index(g, pl_node_rank(g, s, i));
+
+		if (rank == PL_NONE)
+			continue;
+		if (s->phase[i] == PL_PH_FORWARD)
+			x[rank].forward = pl_min_i64(x[rank].forward, st->start[i]);
+		else if (pl_graph_is_backward(s->phase[i]))
+			x[rank].backward = pl_min_i64(x[rank].backward, st->start[i]);
+	}
+}
+
+int pl_rewrite_activations(const struct pl_graph *g, bool **of, struct pl_err *err)
+{
+	struct extent *x = NULL;
+	bool *seen = NULL; /* [shape] */
+	int rc;
+
+	*of = NULL;
+	PL_TRY(pl_alloc(&x, (size_t)g->n_ranks + 1, sizeof(*x), err));
+	PL_TRY(pl_alloc(&seen, g->n_shapes + 1, sizeof(*seen), err));
+	PL_TRY(pl_alloc(of, g->n_groups + 1, sizeof(**of), err));
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+		const struct pl_shape *s = &g->shape[st->shape];
+
+		if (seen[st->shape])
+			continue;
+		seen[st->shape] = true;
+		find_extents(g, st, x);
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+			uint32_t rank;
+
+			if (s->role[i] != PL_RO_ARRIVE || s->group[i] == PL_NONE ||
+			    pl_node_coll(s, i) != PL_COLL_REDUCE_SCATTER)
+				continue;
+			rank = pl_graph_rank_index(g, pl_node_rank(g, s, i));
+			if (rank != PL_NONE && st->start[i] >= x[rank].forward &&
+			    st->start[i] < x[rank].backward)
+				(*of)[s->group[i]] = true;
+		}
+	}
+out:
+	pl_free(x);
+	pl_free(seen);
+	return rc;
+}
+
 /* Are they of parameters? All ranks together gather about as much as there are gradients, which a
  * rank without sizes is taken to do if it gathers more than once. */
 static bool are_params(const struct pl_graph *g, const struct gathered *x, uint32_t shape)

@@ -333,6 +333,9 @@ int pl_rewrite_groups_find(struct rw_facts *x, struct pl_err *err) PL_MUST;
 /* The same; PL_EDATA with the reason: they cannot be told, or need `sizes` and have none. */
 int pl_rewrite_groups_need(struct rw_facts *x, bool sizes, struct pl_err *err) PL_MUST;
 void pl_rewrite_groups_free(struct rw_groups *x); /* NULL: nothing */
+/* Groups of ranks that carry activations, because they scatter sums in a forward pass: of[group of
+ * the graph]; pl_free(). */
+int pl_rewrite_activations(const struct pl_graph *g, bool **of, struct pl_err *err) PL_MUST;
 /* The arrival of a group's communication in the edit, PL_NONE: there is none. */
 static inline uint32_t rw_arrival(const struct pl_rewriter *r, const struct rw_pass *p, uint32_t i,
 				  unsigned what)

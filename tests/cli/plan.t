@@ -456,6 +456,8 @@ check "precision by rule errs more than a share that is given" awk -v rule="$(wi
 "$BIN/graph" -q -o "$TMP/stages.graph" "$TMP"/stages/rank*.json
 status 2 "microbatches of a recorded pipeline" "$BIN/replay" --what-if 'accumulate 2' "$TMP/stages.graph"
 says 'the batch of a pipeline passes in microbatches already' "... are refused"
+status 0 "a larger batch of a pipeline whose messages have one size" "$BIN/replay" --no-worth --what-if 'batch by 4' "$TMP/stages.graph"
+holds "$TMP/out" '^estimated from [0-9]* whole transfers, .*of sizes that do not tell latency from bandwidth: ' "... may be wrong in their time"
 printf 'paceline-plan 1\nloader-workers 8 was=4\n' >"$TMP/lw.plan"
 "$BIN/plan" -O ddp "$TMP/lw.plan" >"$TMP/settings"
 check "workers of a loader that had four" grep -q 'num_workers=8)  # if it had 4$' "$TMP/settings"
