@@ -74,10 +74,29 @@ static void use_periods(struct report *r)
 	r->replayed_step = r->replayed_period;
 }
 
-/* What the model makes of the plan, less what it errs for the same step as it was recorded. */
+/* Which share of the communication that a plan made is left by lines of durations behind it. */
+static double comm_left(const struct report *r, size_t k)
+{
+	const struct pl_gstep *st = &r->g.step[k];
+	const struct pl_shape *sh = &r->g.shape[st->shape];
+	const pl_ns *now = pl_sim_durations(r->s, k);
+	double before = 0, after = 0;
+
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		if (sh->role[i] != PL_RO_TRANSFER || sh->type[i] != PL_N_OP)
+			continue;
+		before += (double)st->dur[i];
+		after += (double)now[i];
+	}
+	return before > 0 ? fmin(after / before, 1) : 1;
+}
+
+/* What the model makes of the plan, less what it errs for the same step as it was recorded. It errs
+ * in communication, so less where less of that is left. */
 static void predict_steps(struct report *r)
 {
-	double sum = 0;
+	bool corrects = r->bias && r->bias_out;
+	double sum = 0, left = 0;
 	size_t n = 0;
 
 	for (size_t k = 0; k < r->g.n_steps; k++) {
@@ -86,20 +105,24 @@ static void predict_steps(struct report *r)
 		if (!pl_sim_reported(r->s, k) || n == r->n_steps)
 			continue;
 		ns = r->step[n].simulated = length(&r->run, k);
-		if (r->bias && r->bias_out)
-			ns = pl_max_i64(ns - r->bias[k], 0);
+		if (corrects) {
+			double share = comm_left(r, k);
+
+			ns = pl_max_i64(ns - llround(share * (double)r->bias[k]), 0);
+			left += share;
+		}
 		r->step[n++].predicted = ns;
 		sum += (double)ns;
 	}
 	r->predicted_mean =
-		r->bias && r->bias_out && n ? sum / (double)n : pl_sim_run_mean_step(r->s, &r->run);
+		corrects && n ? sum / (double)n : pl_sim_run_mean_step(r->s, &r->run);
 	r->predicted_step = r->predicted_mean;
 	r->of_some_ranks = changes_some_ranks(r);
 	if (isfinite(r->replayed_period) && r->of_some_ranks && pl_sim_run_overlaps(r->s, &r->run))
 		use_periods(r);
 	if (r->overlap)
 		r->predicted_step = pl_sim_run_mean_period(r->s, &r->run) -
-				    (r->bias && r->bias_out ? r->bias_period : 0);
+				    (corrects && n ? r->bias_period * left / (double)n : 0);
 }
 
 /* ---- starts ---------------------------------------------------------------------------------- */
