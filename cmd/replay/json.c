@@ -87,6 +87,8 @@ static void put_summary(struct pl_writer *w, const struct config *c, const struc
 		pl_json_bool(w, "rings_assumed", true);
 	if (what_if && r->basis.links_assumed)
 		pl_json_bool(w, "links_assumed", true);
+	if (what_if && r->basis.links_unknown)
+		pl_json_bool(w, "links_unknown", true);
 	if (what_if && r->basis.batch)
 		pl_json_int(w, "recorded_samples", r->basis.batch);
 	if (isfinite(r->bias_mean)) {

@@ -53,7 +53,12 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 				r->changes->has_topology
 					? ""
 					: ", and their links do not hinder each other");
-	if (b->error < SURE)
+	if (b->links_unknown)
+		pl_write_format(w,
+				"assumed: ranks that share layers have links of a common network "
+				"between hosts: %.0f %% of the time of transfers may be wrong\n",
+				100 * b->error);
+	if (b->error < SURE || b->links_unknown)
 		return;
 	pl_write_format(w,
 			"estimated from %" PRIu64 " whole transfers, as %s%s: "

@@ -568,10 +568,12 @@ static bool has_rewrite(const struct report *r, unsigned op)
 	return has;
 }
 
-/* Does the prediction have other ranks? Where no communication is data-parallel, the basis does not
- * say how many. */
+/* Does the prediction have other ranks, which differ? A rank of which layers are divided becomes
+ * several. Where no communication is data-parallel, the basis does not say how many. */
 static bool has_other_ranks(const struct report *r)
 {
+	if (has_rewrite(r, PL_RW_TENSOR_PARALLEL))
+		return true;
 	return r->basis.ranks > 0 ? r->basis.ranks != r->basis.recorded_ranks
 				  : has_rewrite(r, PL_RW_RANKS);
 }
@@ -702,6 +704,10 @@ int find_interval(struct report *r, struct pl_err *err)
 		because(t, TRUST_MEDIUM,
 			"one rank was recorded: how much ranks differ is assumed (by %.0f %%)",
 			100 * RANKS_SCATTER);
+	if (b->links_unknown)
+		because(t, TRUST_MEDIUM,
+			"links of ranks that share layers are not known: those of a common network "
+			"between hosts are assumed (--topology says what they are)");
 	if (b->other_share > PL_SELFTEST_CHANGE)
 		because(t, TRUST_MEDIUM,
 			"more or fewer of the recorded steps synchronise than of the job's, so "

@@ -29,11 +29,29 @@ out:
 	return rc;
 }
 
+/* The share of transfers that a plan added in the time of all. */
+static double share_of_added(const struct pl_edit *e)
+{
+	double added = 0, all = 0;
+
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+
+		if (n->dead || n->role != PL_RO_TRANSFER)
+			continue;
+		all += (double)n->dur;
+		added += n->origin == PL_NONE ? (double)n->dur : 0;
+	}
+	return all > 0 ? added / all : 0;
+}
+
 /* As for other ranks: where a ring is assumed, the whole effect is in doubt. Where it is not known
- * whether a rank has one link or one to each other rank, either may be true. */
+ * whether a rank has one link or one to each other rank, either may be true. Where nothing is known
+ * of the links of ranks that share layers, what these communicate may be wrong altogether. */
 void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 {
 	const struct rw_state *s = rw_now(r);
+	bool unknown = s->divided && !r->c->user_topology && !r->c->n_fits;
 	double wrong = 0, all = 0;
 
 	pl_rewrite_note_ranks(&s->network, b);
@@ -55,7 +73,9 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 		wrong += fabs(after - (double)pl_cost_transfer(r->c, &c));
 		b->assumed = true;
 	}
-	b->links_unknown |= s->divided && !r->c->user_topology && !r->c->n_fits;
+	b->links_unknown |= unknown;
+	if (unknown)
+		b->error = fmax(b->error, share_of_added(r->e));
 	b->as_recorded = !s->over;
 	/* what an earlier plan has made stays so */
 	b->rearranged |= s->overlapped || s->wrap != 0;

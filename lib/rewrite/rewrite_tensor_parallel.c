@@ -680,6 +680,10 @@ static int start(struct divided *d, struct pl_err *err)
 
 	if (!d->r->c->topo.n_hosts && e->g->n_ranks < 1)
 		return pl_fail(err, PL_EDATA, "the graph has no ranks");
+	if (pl_rewrite_gathers(e->g) > 0)
+		return pl_fail(err, PL_EDATA,
+			       "parameters are sharded, and the graph does not say how much of "
+			       "what is gathered belongs to the layers that are divided");
 	PL_CHECK(pl_rewrite_blocks_find(e, d->degree, &d->blocks, err));
 	PL_CHECK(pl_work_fit(e->g, &d->work, err));
 	PL_CHECK(pl_alloc(&d->of_node, e->n_nodes + 1, sizeof(*d->of_node), err));

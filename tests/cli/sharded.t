@@ -132,6 +132,8 @@ check "... one of two stays" [ "$(awk -F , 'NR > 1 { n += $4 > $6 * 1.01 } END {
 status 2 "one step that synchronises" "$BIN/replay" --what-if "no-sync 4" "$TMP/middle/few"
 says "does not show of how many" "... does not say how often others do"
 as "wrap layers=2" 0.007 "copies of all parameters" -v per=1 -v whole=1 -v named=1 -- -v per=2 -v whole=1
+status 2 "layers of sharded parameters" "$BIN/replay" --what-if "tensor-parallel by=2" "$TMP/per1/graph"
+says "parameters are sharded" "... are not divided"
 status 2 "prefetch of copies" "$BIN/replay" --what-if "prefetch 1" "$TMP/was/graph"
 says "nothing gathers parameters" "... is refused with the reason"
 job sizeless-named -v per=1 -v shapes=0 -v named=1

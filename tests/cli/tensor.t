@@ -75,6 +75,12 @@ holds help 'by=' "its help"
 # ---- with other lines, which apply to what it makes ----------------------------------------------------
 
 tp='tensor-parallel by=2'
+status 0 "a job without communication, over links that are not known" r -O json --what-if "$tp" 256.graph
+holds out '"links_unknown":true' "... JSON says so"
+holds out '"reasons":\[.*"links of ranks that share layers are not known' "... and the trust"
+holds out '"predicted_doubt_ns":[1-9]' "... and all of their time may be wrong"
+status 0 "over links that are given" r -O json --topology=1x2:dgx-a100 --what-if "$tp" 256.graph
+check "... nothing is said of them" no grep -qE 'links_unknown|are not known' out
 job twice $gpt 16 2
 check "batch: as that of a job of twice the batch" near "$(predicted --what-if "$tp" --what-if 'batch by 2' whole.graph)" \
 	"$(predicted --what-if "$tp" twice.graph)" 0.03
