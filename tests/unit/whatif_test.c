@@ -596,6 +596,114 @@ static void test_parallel(void)
 	pl_graph_fini(&j.g);
 }
 
+/* ---- activations ----------------------------------------------------------------------------- */
+
+static const struct carried {
+	unsigned coll, phase; /* behind computation of that phase */
+	uint32_t group;
+	bool follows;
+} carried[] = {
+	{ PL_COLL_ALLGATHER, PL_PH_FORWARD, 0, true },
+	{ PL_COLL_REDUCE_SCATTER, PL_PH_FORWARD, 0, true },
+	{ PL_COLL_ALLGATHER, PL_PH_BACKWARD, 0, true },
+	{ PL_COLL_REDUCE_SCATTER, PL_PH_BACKWARD, 1, false },
+	{ PL_COLL_ALLGATHER, PL_PH_OPTIMIZER, 1, false },
+};
+enum { CARRIED_NS = 1000000 };
+
+/* Two ranks that compute and communicate in turn. */
+static int carrying_job(struct job *j, struct pl_err *err)
+{
+	struct pl_graph *g = &j->g;
+	struct pl_shape *s;
+	uint32_t last[4] = { PL_NONE, PL_NONE, PL_NONE, PL_NONE };
+	int rc;
+
+	*j = (struct job){ .ranks = 2, .per_rank = 2 };
+	PL_TRY(job_tables(j, err));
+	PL_TRY(one_step_with_bytes(g, err));
+	PL_TRY(pl_grow(&g->group, &g->cap_groups, 2, sizeof(*g->group), err));
+	PL_TRY(pl_grow(&g->group_rank, &g->cap_group_ranks, 2, sizeof(*g->group_rank), err));
+	g->group[0] = g->group[1] = (struct pl_ggroup){ .name = j->name[0], .n = 2 };
+	g->group_rank[0] = 0;
+	g->group_rank[1] = 2;
+	g->n_groups = g->n_group_ranks = 2;
+	s = &g->shape[0];
+	PL_TRY(pl_alloc(&s->phase, MAX_NODES, sizeof(*s->phase), err));
+	PL_TRY(pl_alloc(&s->comm, MAX_NODES, sizeof(*s->comm), err));
+	PL_TRY(pl_alloc(&s->comms, PL_LEN(carried), sizeof(*s->comms), err));
+	memset(s->comm, 0xff, MAX_NODES * sizeof(*s->comm));
+	for (uint32_t r = 0; r < 2; r++) {
+		last[2 * r] = add_node(s, PL_N_OP, PL_RO_MARK, PL_K_STEP, 2 * r, j->name[7]);
+		s->flags[last[2 * r]] |= PL_NF_STEP_BEGIN;
+	}
+	for (uint32_t i = 0; i < PL_LEN(carried); i++) {
+		uint32_t first;
+
+		for (uint32_t r = 0; r < 2; r++) {
+			uint32_t n = add_node(s, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * r + 1,
+					      j->name[0]);
+
+			add_edge(s, last[2 * r + 1], PL_E_SEQ);
+			add_edge(s, last[2 * r], PL_E_LAUNCH);
+			s->phase[n] = (uint8_t)carried[i].phase;
+			g->step[0].dur[n] = CARRIED_NS;
+			last[2 * r + 1] = n;
+		}
+		first = s->n_nodes;
+		add_collective(j, s, last, 0);
+		s->comms[s->n_comms++] = (struct pl_gcomm){ .kind = (uint8_t)carried[i].coll,
+							    .algorithm = PL_NONE,
+							    .type = PL_NONE,
+							    .group = carried[i].group,
+							    .members = 2,
+							    .root = -1,
+							    .bytes = 1 << 20 };
+		for (uint32_t n = first; n < s->n_nodes; n++) {
+			s->comm[n] = i;
+			s->group[n] = carried[i].group;
+			s->bytes[n] = 1 << 20;
+			if (s->role[n] == PL_RO_TRANSFER)
+				g->step[0].dur[n] = CARRIED_NS;
+		}
+	}
+	start_early(g);
+out:
+	return rc;
+}
+
+/* What a group gathers and scatters in the forward pass, too, are activations. */
+static void test_activations(void)
+{
+	struct pl_rewrite_basis basis = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_sim *s = NULL;
+	struct pl_plan p;
+	struct job j;
+	uint64_t hits = 0;
+	bool good;
+
+	pl_plan_init(&p);
+	good = carrying_job(&j, &err) == 0 && (s = pl_sim_new(&j.g, &err)) &&
+	       pl_rewrite_add_line(&p, "batch by 4", &err) == 0 &&
+	       pl_rewrite_durations(s, &j.g, &p, NULL, &hits, &basis, &err) == 0;
+	if (ok(good, "four times the samples of two ranks that share layers (%s)", err.msg)) {
+		const struct pl_shape *sh = &j.g.shape[0];
+		const pl_ns *now = pl_sim_durations(s, 0);
+
+		for (uint32_t i = 0; i < sh->n_nodes; i++)
+			if (sh->role[i] == PL_RO_TRANSFER)
+				ok(carried[sh->comm[i]].follows ? now[i] > 2 * (pl_ns)CARRIED_NS
+								: now[i] == CARRIED_NS,
+				   "communication %u: %lld ns", sh->comm[i], (long long)now[i]);
+		ok(basis.one_size && basis.error > 0.05 && basis.error < 1,
+		   "messages of one size: %.2f of their time may be wrong", basis.error);
+	}
+	pl_sim_free(s);
+	pl_plan_fini(&p);
+	pl_graph_fini(&j.g);
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < PL_LEN(statements); i++)
@@ -607,5 +715,6 @@ int main(void)
 	test_communication();
 	test_parallel();
 	test_directions();
+	test_activations();
 	return done_testing();
 }
