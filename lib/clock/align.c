@@ -234,7 +234,8 @@ static void match_residuals(const struct pl_align *a, const struct pl_cmatch *k,
 		const struct pl_comm *e = &a->ev[a->member[k->first + i]];
 
 		v[i] = r->sorted[i] = pl_trace_clock_apply(&a->m->clock[e->clock], e->end);
-		r->clock[r->n + i] = data && !(rooted && r->together[e->clock]) ? e->clock : PL_NONE;
+		r->clock[r->n + i] =
+			data && !(rooted && r->together[e->clock]) ? e->clock : PL_NONE;
 		r->group[r->n + i] = k->group;
 	}
 	mid = pl_median_mean_i64(r->sorted, k->n);

@@ -11,7 +11,8 @@
  * no constant offsets satisfy them. Nothing can be moved between events of one clock: there the
  * match is wrong, or the clock is not one.
  *
- * Cost: O(members) to collect; to solve mostly some rounds over the pairs, O(clocks x pairs) at most.
+ * Cost: O(members) to collect; to solve mostly some rounds over the pairs, O(clocks x pairs) at
+ * most.
  */
 #include <stdlib.h>
 

@@ -417,8 +417,8 @@ static bool drop_drifts(struct pl_fit *f, const double *ci, struct pl_clock_fit_
 
 /* What is known of the error of each clock's offset beside the scatter of its ends. */
 struct error {
-	double jitter;	    /* the least of its classes: a constant error of this size is not seen */
-	double unseen;	    /* see pl_clock_fit_intervals() */
+	double jitter; /* the least of its classes: a constant error of this size is not seen */
+	double unseen; /* see pl_clock_fit_intervals() */
 	double sum, weight; /* of u of its matches: when they were */
 };
 
@@ -449,8 +449,8 @@ static void put_intervals(const struct pl_fit *f, const struct error *e, uint32_
 	if (!shows_drift(f, c) && x->weight > 0)
 		drift = USUAL_DRIFT * f->span * (u - x->sum / x->weight);
 	if (x->unseen >= 0)
-		out->offset_ci = sqrt(out->scatter * out->scatter + x->unseen * x->unseen +
-				      drift * drift);
+		out->offset_ci =
+			sqrt(out->scatter * out->scatter + x->unseen * x->unseen + drift * drift);
 }
 
 static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_err *err)

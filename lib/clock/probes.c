@@ -92,7 +92,8 @@ static double bound_of(const struct pl_align *a, const struct pl_cmatch *m)
 		least = pl_min_i64(least, took);
 		most = pl_max_i64(most, took);
 	}
-	return (double)((a->ev[ev[0]].coll_is & together) == together ? pl_max_i64(least, 0) : most);
+	return (double)((a->ev[ev[0]].coll_is & together) == together ? pl_max_i64(least, 0)
+								      : most);
 }
 
 /* By how well the members of a collective end together, best first. */
@@ -153,15 +154,16 @@ static void note_transfer(struct gather *g, const struct pl_cmatch *m)
 
 	if (s->clock == r->clock)
 		return;
-	g->t[g->n++] = (struct transfer){ .p = back ? r->clock : s->clock,
-					  .q = back ? s->clock : r->clock,
-					  .back = back,
-					  .at = back ? r->end : s->ts,
-					  .delay = pl_sub_sat(r->end, s->ts),
-					  .send_end = s->end,
-					  .recv_end = r->end,
-					  .longer = pl_max_i64(pl_max_i64(pl_sub_sat(s->end, s->ts), 0),
-							       pl_sub_sat(r->end, r->ts)) };
+	g->t[g->n++] =
+		(struct transfer){ .p = back ? r->clock : s->clock,
+				   .q = back ? s->clock : r->clock,
+				   .back = back,
+				   .at = back ? r->end : s->ts,
+				   .delay = pl_sub_sat(r->end, s->ts),
+				   .send_end = s->end,
+				   .recv_end = r->end,
+				   .longer = pl_max_i64(pl_max_i64(pl_sub_sat(s->end, s->ts), 0),
+							pl_sub_sat(r->end, r->ts)) };
 }
 
 struct window {

@@ -165,12 +165,12 @@ static void say_clock(const struct pl_merge *m, const struct pl_clock_report *r,
 	pl_fmt_ns(p95, sizeof(p95), c->residual_p95_ns);
 	pl_fmt_ns(max, sizeof(max), c->residual_max_ns);
 	if (r->clock[i].residuals)
-		snprintf(residual, sizeof(residual), "residual p50 %s p95 %s max %s", p50, p95, max);
+		snprintf(residual, sizeof(residual), "residual p50 %s p95 %s max %s", p50, p95,
+			 max);
 	else
 		snprintf(residual, sizeof(residual), "no residual");
-	pl_say(log, PL_LOG_NOTE,
-	       "clock %u%s%s, ranks %s: offset %s +- %s, drift %.3g ppm, %s",
-	       i, c->host ? " " : "", c->host ? c->host : "", ranks, off, ci, c->drift_ppm, residual);
+	pl_say(log, PL_LOG_NOTE, "clock %u%s%s, ranks %s: offset %s +- %s, drift %.3g ppm, %s", i,
+	       c->host ? " " : "", c->host ? c->host : "", ranks, off, ci, c->drift_ppm, residual);
 }
 
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,

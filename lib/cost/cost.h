@@ -79,7 +79,7 @@ double pl_cost_server_sum(uint32_t n, uint32_t k, double worker_bytes_per_ns,
 struct pl_fit { /* t = a + b S of one kind of communication */
 	uint8_t kind, coll;
 	uint8_t algo; /* the recorded algorithm: enum pl_algo, PL_COST_DIRECT; not said: a ring */
-	uint32_t n; /* ranks */
+	uint32_t n;   /* ranks */
 	double a_ns, b_ns_per_byte;
 	double a_contended_ns,
 		b_contended; /* with computation beside it: a, and the factor of b, >= 1 */

@@ -42,8 +42,8 @@
  * here, so this is only the order of magnitude: slices of Linux are 1 to 4 ms, and its scheduler
  * often lets the woken thread run at once. */
 #define WAIT_NS 500000
-#define WRONG	0.25  /* relative error of k a + b S from which a + b S is tried instead */
-#define CLEARLY 0.5   /* the share of the error that may remain then */
+#define WRONG	0.25 /* relative error of k a + b S from which a + b S is tried instead */
+#define CLEARLY 0.5  /* the share of the error that may remain then */
 
 struct transfer {
 	pl_ns start, end;

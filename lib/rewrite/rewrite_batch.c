@@ -134,8 +134,8 @@ static int comm_class(struct batch *b, const struct pl_shape *s, uint32_t i, uin
 	return 0;
 }
 
-/* By how much the line of such a communication grows, and by which share of the time before that may
- * be wrong: what its latency is taken for too much, its bytes are taken for too little. */
+/* By how much the line of such a communication grows, and by which share of the time before that
+ * may be wrong: what its latency is taken for too much, its bytes are taken for too little. */
 static double comm_factor(const struct batch *b, pl_id id, double *wrong, bool *one_size)
 {
 	const struct rw_network *net = b->x->network;
@@ -399,9 +399,9 @@ static int find_before(struct batch *b, struct pl_err *err)
 		if (first != PL_NONE && net->batch_of->v[rank] != b->before)
 			return pl_fail(
 				err, PL_EDATA,
-				"lines before it give the ranks unlike numbers of samples (%g times "
-				"the recorded ones on rank %d, %g times on rank %d); put batch of "
-				"all ranks before batch of some",
+				"lines before it give the ranks unlike numbers of samples (%g "
+				"times the recorded ones on rank %d, %g times on rank %d); put "
+				"batch of all ranks before batch of some",
 				b->before, b->x->g->rank[first], net->batch_of->v[rank],
 				b->x->g->rank[rank]);
 		first = rank;

@@ -3,8 +3,8 @@
  *
  * N workers hand over N batches in the time that one of them needs for one. They read ahead, so the
  * job waits only if a batch is not there yet: AHEAD batches for each worker, as a DataLoader does
- * that is not told otherwise. A *fetch* is a run of operations of phase input on a
- * thread, which is how the job takes its next batch.
+ * that is not told otherwise. A *fetch* is a run of operations of phase input on a thread, which is
+ * how the job takes its next batch.
  *
  * Without workers the thread reads the batch itself: the fetch is the time of a batch. With workers
  * its operations take no time, and an operation on the resource "loader workers" takes the N-th
@@ -14,10 +14,10 @@
  * that is true of each step: it begins when it was recorded, and the fetch before it ended as long
  * ago as in the recording.
  *
- * Batches have AHEAD * N places. When the job takes a batch, a worker begins with the next one for its
- * place, and reads all but the N-th part of it; then that part follows the batches before, as above.
- * It is an operation on a resource of the place, for which an entry stands in a later step. So a step
- * that takes much longer than others gives the job no more than these batches.
+ * Batches have AHEAD * N places. When the job takes a batch, a worker begins with the next one for
+ * its place, and reads all but the N-th part of it; then that part follows the batches before, as
+ * above. It is an operation on a resource of the place, for which an entry stands in a later step.
+ * So a step that takes much longer than others gives the job no more than these batches.
  *
  * If the job was recorded with workers that are too slow, lib/derive (loader.c) made these
  * operations, and their durations change. The recording does not show how many workers there were.
@@ -171,7 +171,7 @@ static uint32_t add_workers(struct pl_rewriter *r, uint32_t thread, const char *
 struct places { /* of batches that are read or wait for the job */
 	size_t n;
 	uint32_t *res;	/* [place]; PL_NONE: it was not needed so far */
-	uint32_t *node; /* [place]: the part that its worker reads first; PL_NONE: no batch is begun */
+	uint32_t *node; /* [place]: what its worker reads first; PL_NONE: no batch is begun */
 };
 
 static void places_init(struct pl_rewriter *r, struct places *p, size_t batches, int64_t workers)

@@ -126,16 +126,10 @@ static void check_many_clocks(void)
 					    dur,
 					    0 };
 		}
-		e[N] = (struct ev){ r ? PL_K_RECV : PL_K_SEND,
-				    r ? "recv" : "send",
-				    NULL,
-				    NULL,
-				    25,
-				    -1,
-				    1 - r,
-				    r ? 404000000 : 405000000,
-				    r ? 600000 : 50000,
-				    0 };
+		e[N] = (struct ev){
+			r ? PL_K_RECV : PL_K_SEND, r ? "recv" : "send", NULL, NULL, 25, -1, 1 - r,
+			r ? 404000000 : 405000000, r ? 600000 : 50000,	0
+		};
 		rc |= feed(a, r, NULL, "", e, r < 2 ? N + 1 : N, NULL);
 	}
 	solve(a, &x);
@@ -154,7 +148,7 @@ static void check_few_of_many(void)
 	uint32_t *class = calloc(FEW + MANY, sizeof(*class));
 	double *bound = calloc(FEW + MANY, sizeof(*bound));
 	static const pl_ns first_ns[3];
-	struct pl_clock_fit_clock out[3];
+	struct pl_clock_fit_clock out[3] = { { 0 } };
 	struct pl_clock_fit_in in = { .obs = obs,
 				      .n_obs = 2 * (FEW + MANY),
 				      .match_class = class,
@@ -175,9 +169,9 @@ static void check_few_of_many(void)
 		class[m] = few;
 		bound[m] = 1e6;
 		obs[2 * m] = (struct pl_clock_fit_obs){ m, 0, t };
-		obs[2 * m + 1] = (struct pl_clock_fit_obs){
-			m, few ? 2 : 1, t + AHEAD + jitter(&rng, few ? 40000 : 4000)
-		};
+		obs[2 * m + 1] =
+			(struct pl_clock_fit_obs){ m, few ? 2 : 1,
+						   t + AHEAD + jitter(&rng, few ? 40000 : 4000) };
 	}
 	ok(pl_clock_fit_clocks(&in, out, &err) == 0 &&
 		   llabs(out[2].offset_ns - AHEAD - 20000) <= (int64_t)out[2].offset_ci &&

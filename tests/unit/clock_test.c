@@ -96,8 +96,8 @@ static void check_coverage(double rho, double drifts)
 	struct pl_err err = { 0 };
 
 	for (int k = 0; k < 400; k++) {
-		struct pl_clock_fit_in in = { obs,  270,   class, NULL, 90,  1,
-						      3,   first, NULL,	 0,    NULL, NULL };
+		struct pl_clock_fit_in in = { obs, 270,	  class, NULL, 90,   1,
+					      3,   first, NULL,	 0,    NULL, NULL };
 		double d = drifts * 60e-6 * uniform(), o = 1e6 * uniform(), e[3] = { 0 };
 
 		for (uint32_t i = 0; i < 270; i++) {

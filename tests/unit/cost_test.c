@@ -544,10 +544,9 @@ static void rings(uint8_t algorithm)
 
 	for (size_t i = 0; i < PL_LEN(coll); i++) {
 		for (uint32_t n = 2; n <= 16; n++) {
-			struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
-						  .coll = coll[i],
-						  .was = algorithm,
-						  .n = n };
+			struct pl_cost_comm c = {
+				.kind = PL_K_COLLECTIVE, .coll = coll[i], .was = algorithm, .n = n
+			};
 			double want;
 
 			make_topo(&x, 1, n, 0.125, 1000, 0.125, 1000, false);

@@ -276,8 +276,8 @@ static void number_of_workers(void)
 	end_trace();
 }
 
-/* Batches that workers have read during a long first step, two for each, are all that they have read
- * by its end: the next ones come as they are read. */
+/* Batches that workers have read during a long first step, two for each, are all that they have
+ * read by its end: the next ones come as they are read. */
 static void read_ahead(void)
 {
 	paused = 1;
