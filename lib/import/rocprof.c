@@ -191,9 +191,11 @@ static int event(struct roc *d, const struct pl_object *o, uint8_t kind, pl_id t
 	pl_ns start, end;
 
 	if (!pl_objects_time(o, "start_timestamp", 1, &start) ||
-	    !pl_objects_time(o, "end_timestamp", 1, &end) || end < start)
+	    !pl_objects_time(o, "end_timestamp", 1, &end) || end < start) {
+		pl_import_rows_undo(&d->in.rows); /* else the next record would have its values */
 		return pl_import_report(&d->in.report, PL_BAD, o->at, "a record without its time",
 					err);
+	}
 	return pl_import_rows_event(&d->in.rows, kind, track,
 				    pl_import_rows_text(&d->in.rows, s, n), start,
 				    kind == PL_K_INSTANT ? -1 : end - start, err);
