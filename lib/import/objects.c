@@ -77,10 +77,17 @@ static int skip_bad(struct pl_src *s, struct pl_report *r, const char *what, str
 /* The object at s->p is none, or its end is not in the window. */
 static int no_object(struct pl_src *s, struct pl_report *r, const char *limit, struct pl_err *err)
 {
-	const char *q = pl_scan_nested(s->p, limit);
+	const char *q = pl_scan_nested(s->p, limit), *line;
 
-	if (q <= limit)
-		return skip_bad(s, r, "an object that is not JSON", err);
+	if (q <= limit) {
+		PL_CHECK(pl_import_report(r, PL_BAD, pl_import_src_at(s, s->p),
+					  "an object that is not JSON", err));
+		/* in a file of lines, brackets that do not match reach into the next object */
+		line = memmem(s->p, (size_t)(q - s->p), "\n{", 2);
+		s->vain += line ? q - line : 0;
+		s->p = line ? line : q;
+		return 0;
+	}
 	if (limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_OBJECT)
 		return pl_import_src_fill(s, 2 * (size_t)(limit - s->p), err);
 	if (s->eof && limit == s->end) {
