@@ -28,7 +28,8 @@ static int64_t product(int64_t a, uint64_t b)
 	return b > INT64_MAX || __builtin_mul_overflow(a, (int64_t)b, &v) ? 0 : v;
 }
 
-/* Bytes of a shape: of a tuple those of all elements, or (`largest`) of the largest one. */
+/* Bytes of a shape: of a tuple those of all elements, or (`largest`) of the largest element, which
+ * may be a tuple itself. */
 static int64_t shape_bytes(const uint8_t *p, size_t n, bool largest, int depth)
 {
 	struct pl_pb_in m = pl_pb_message(p, n);
@@ -47,7 +48,7 @@ static int64_t shape_bytes(const uint8_t *p, size_t n, bool largest, int depth)
 			size = product(size, d);
 		if (f.number != SHAPE_TUPLE || !f.bytes || !depth)
 			continue;
-		sum = shape_bytes(f.p, f.n, largest, depth - 1);
+		sum = shape_bytes(f.p, f.n, false, depth - 1);
 		tuple = largest ? pl_max_i64(tuple, sum) : pl_add_sat(tuple, sum);
 	}
 	return tuple ? tuple : product(size, (uint64_t)type_bytes(type));
@@ -79,59 +80,99 @@ static struct instruction read_instruction(const struct pl_pb_field *field)
 	return x;
 }
 
-/* Bytes of the results of the instructions that x takes. */
-static int64_t operand_bytes(const struct pl_pb_field *computation, const struct instruction *x)
-{
-	struct pl_pb_in m = pl_pb_message(computation->p, computation->n);
-	struct pl_pb_field f;
-	int64_t sum = 0;
+struct result { /* of an instruction */
 	uint64_t id;
+	int64_t bytes;
+};
+struct results {
+	struct result *v;
+	size_t n, cap;
+};
+PL_COMPARATOR(by_id, struct result, id);
 
-	while (pl_pb_next(&m, &f)) {
-		struct instruction y;
-		const uint8_t *q = x->operands.p;
-		bool taken = !x->operands.bytes;
-
-		if (f.number != COMPUTATION_INSTRUCTION || !f.bytes)
-			continue;
-		y = read_instruction(&f);
-		taken = taken && x->operands.number && x->operands.v == y.id;
-		while (!taken && x->operands.bytes &&
-		       pl_pb_take_varint(&q, x->operands.p + x->operands.n, &id))
-			taken = id == y.id;
-		if (taken)
-			sum = pl_add_sat(sum, shape_bytes(y.shape.p, y.shape.n, false, 4));
-	}
-	return sum;
-}
-
-static int one_computation(struct pl_xla *x, const char *program,
-			   const struct pl_pb_field *computation, struct pl_err *err)
+/* The results of all instructions of a computation, by id. */
+static int read_results(const struct pl_pb_field *computation, struct results *r,
+			struct pl_err *err)
 {
 	struct pl_pb_in m = pl_pb_message(computation->p, computation->n);
 	struct pl_pb_field f;
 
 	while (pl_pb_next(&m, &f)) {
 		struct instruction i;
-		const char *coll;
-		int64_t bytes;
+		struct result one;
 
 		if (f.number != COMPUTATION_INSTRUCTION || !f.bytes)
 			continue;
 		i = read_instruction(&f);
-		coll = i.opcode.n ? pl_import_xla_coll((const char *)i.opcode.p, i.opcode.n) : NULL;
-		if (!coll || !i.name.n)
-			continue;
-		/* "all-gather-start" gives what it takes and what comes out, as one tuple */
-		bytes = shape_bytes(i.shape.p, i.shape.n,
-				    i.opcode.n > 6 && strcmp(coll, "allreduce") != 0 &&
-					    !memcmp(i.opcode.p + i.opcode.n - 6, "-start", 6),
-				    4);
-		bytes = pl_max_i64(bytes, operand_bytes(computation, &i));
-		PL_CHECK(pl_import_xla_know(x, program, (const char *)i.name.p, i.name.n, coll,
-					    bytes ? bytes : -1, err));
+		one = (struct result){ i.id, shape_bytes(i.shape.p, i.shape.n, false, 4) };
+		PL_CHECK(pl_append(&r->v, &r->n, &r->cap, &one, sizeof(one), err));
 	}
+	pl_sort(r->v, r->n, sizeof(*r->v), by_id);
 	return 0;
+}
+
+static int64_t result_bytes(const struct results *r, uint64_t id)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, r->n, r->v[i].id < id);
+	return i < r->n && r->v[i].id == id ? r->v[i].bytes : 0;
+}
+
+/* Bytes of the results of the instructions that x takes. */
+static int64_t operand_bytes(const struct results *r, const struct instruction *x)
+{
+	const uint8_t *p = x->operands.p;
+	int64_t sum = 0;
+	uint64_t id;
+
+	if (!x->operands.bytes)
+		return x->operands.number ? result_bytes(r, x->operands.v) : 0;
+	while (pl_pb_take_varint(&p, x->operands.p + x->operands.n, &id))
+		sum = pl_add_sat(sum, result_bytes(r, id));
+	return sum;
+}
+
+static int one_instruction(struct pl_xla *x, const char *program,
+			   const struct pl_pb_field *computation, struct results *r,
+			   const struct instruction *i, struct pl_err *err)
+{
+	const char *coll =
+		i->opcode.n ? pl_import_xla_coll((const char *)i->opcode.p, i->opcode.n) : NULL;
+	int64_t bytes;
+
+	if (!coll || !i->name.n)
+		return 0;
+	if (!r->n) /* once: a program may have many collectives */
+		PL_CHECK(read_results(computation, r, err));
+	/* "all-gather-start" gives what it takes and what comes out, as one tuple */
+	bytes = shape_bytes(i->shape.p, i->shape.n,
+			    i->opcode.n > 6 && strcmp(coll, "allreduce") != 0 &&
+				    !memcmp(i->opcode.p + i->opcode.n - 6, "-start", 6),
+			    4);
+	bytes = pl_max_i64(bytes, operand_bytes(r, i));
+	return pl_import_xla_know(x, program, (const char *)i->name.p, i->name.n, coll,
+				  bytes ? bytes : -1, err);
+}
+
+static int one_computation(struct pl_xla *x, const char *program,
+			   const struct pl_pb_field *computation, struct pl_err *err)
+{
+	struct pl_pb_in m = pl_pb_message(computation->p, computation->n);
+	struct results results = { 0 };
+	struct pl_pb_field f;
+	int rc = 0;
+
+	while (rc >= 0 && pl_pb_next(&m, &f)) {
+		struct instruction i;
+
+		if (f.number != COMPUTATION_INSTRUCTION || !f.bytes)
+			continue;
+		i = read_instruction(&f);
+		rc = one_instruction(x, program, computation, &results, &i, err);
+	}
+	pl_free(results.v);
+	return rc;
 }
 
 int pl_import_hlo(struct pl_xla *x, const char *program, size_t n_program, const uint8_t *p,

@@ -103,6 +103,11 @@ uint8_t pl_import_xla_stat(const char *key, size_t n)
 	return PL_XS_OTHER;
 }
 
+static bool starts(const char *s, size_t n, const char *with)
+{
+	return n >= strlen(with) && !memcmp(s, with, strlen(with));
+}
+
 const char *pl_import_xla_coll(const char *op, size_t n)
 {
 	/* what JAX calls them; and XLA, whose words begin a name */
@@ -136,11 +141,11 @@ const char *pl_import_xla_coll(const char *op, size_t n)
 	for (size_t i = 0; i < PL_LEN(known); i++) {
 		size_t k = strlen(known[i].word);
 
-		if (n < k || memcmp(op, known[i].word, k) != 0)
+		if (!starts(op, n, known[i].word))
 			continue;
 		/* not "all-reduce_fusion", not "sender", not the send that "-done" ends */
-		if (n == k || op[k] == '.' || !strncmp(op + k, "-start", 6) ||
-		    !strncmp(op + k, "_invariant", 10))
+		if (n == k || op[k] == '.' || starts(op + k, n - k, "-start") ||
+		    starts(op + k, n - k, "_invariant"))
 			return pl_trace_coll_name(known[i].coll);
 	}
 	return NULL;
