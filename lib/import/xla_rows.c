@@ -5,6 +5,9 @@
  *
  * Columns are read one after the other into arrays by row, because a row has few of them.
  */
+#include <errno.h>
+#include <stdlib.h>
+
 #include "import/xla_internal.h"
 
 enum { ADDED = 9 }; /* columns */
@@ -37,6 +40,23 @@ static int64_t number(const struct pl_xla *x, const struct pl_col *c, uint32_t k
 	    pl_json_i64(text(x, (pl_id)c->val[k]), x->seg->str.len[c->val[k]], &v))
 		return v;
 	return INT64_MIN;
+}
+
+/* The number of a program has 64 bits and no sign; XPlane's reader keeps a great one as text. */
+static int64_t program_of(const struct pl_xla *x, const struct pl_col *c, uint32_t k)
+{
+	int64_t v = number(x, c, k);
+	const char *s;
+	char *end;
+
+	if (v != INT64_MIN || c->type != PL_V_STR)
+		return v;
+	s = text(x, (pl_id)c->val[k]);
+	if (*s < '0' || *s > '9')
+		return INT64_MIN;
+	errno = 0;
+	v = (int64_t)strtoull(s, &end, 10);
+	return errno || *end ? INT64_MIN : v;
 }
 
 /* "kind_src:pageable kind_dst:device size:4096 ...", "num_bytes:4096 addr..." */
@@ -112,7 +132,8 @@ static void read_column(struct pl_xla *x, const struct pl_batch *b, const struct
 			if (d >= 0 && d < PL_XLA_NUMBERS)
 				f->device[c->row[k]] = (int32_t)d;
 		} else if (v) {
-			v[c->row[k]] = number(x, c, k);
+			v[c->row[k]] =
+				stat == PL_XS_PROGRAM ? program_of(x, c, k) : number(x, c, k);
 		} else {
 			w[c->row[k]] = id;
 		}

@@ -159,8 +159,8 @@ static const struct known *find_known(const struct pl_xla *x, const struct event
 	w = pl_import_xla_word(x, e->name_op);
 	if (w->looked && w->module == e->module && w->program == e->program)
 		return w->known;
-	n = snprintf(key, sizeof(key), "%s(%lld)/%s", text(x, e->module), (long long)e->program,
-		     text(x, e->name_op));
+	n = snprintf(key, sizeof(key), "%s(%llu)/%s", text(x, e->module),
+		     (unsigned long long)e->program, text(x, e->name_op));
 	id = n < 0 || n >= (int)sizeof(key) ? PL_NONE
 					    : pl_intern_find(&x->known_key, key, (size_t)n);
 	w->known = id == PL_NONE ? NULL : &x->known[id];

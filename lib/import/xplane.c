@@ -19,7 +19,7 @@
 #define PIECE ((size_t)16 << 20) /* so many bytes of it, or a little more, are in memory */
 #define STATS 24		 /* of an event; those with more take longer */
 
-enum { SPACE_PLANE = 1, SPACE_HOST = 4 };
+enum { SPACE_PLANE = 1, SPACE_ERROR = 2, SPACE_WARNING = 3, SPACE_HOST = 4 };
 enum { PLANE_NAME = 2, PLANE_LINE = 3, PLANE_EVENTS = 4, PLANE_STATS = 5, PLANE_STAT = 6 };
 enum {
 	LINE_ID = 1,
@@ -64,6 +64,7 @@ struct value {
 	struct meta *key; /* NULL: it has no value that is kept */
 	struct meta *ref; /* its text is the name of this one */
 	uint8_t type;
+	bool big;  /* its text is v, which is 2^63 or more */
 	int64_t v; /* a string: unused until it is known who wants it */
 	const char *s;
 	size_t n;
@@ -96,6 +97,7 @@ struct reader {
 	pl_id track;
 	uint8_t learning; /* the first time that events are read: where; else 0 */
 	bool first_time;
+	unsigned said; /* what the profiler said about itself */
 };
 
 static void rest(struct reader *r, const uint8_t *p)
@@ -219,6 +221,7 @@ static bool read_short(struct reader *r, const struct pl_pb_field *stat, struct 
 	v |= (uint64_t)*p << 7 * (stat->n - 4);
 	x->v = (int64_t)v;
 	x->str = PL_NONE;
+	x->big = false;
 	x->ref = NULL;
 	if (x->type == PL_V_STR) {
 		x->ref = find_meta(&r->stat, x->v);
@@ -245,7 +248,9 @@ static struct value read_stat(struct reader *r, const struct pl_pb_field *stat)
 			has = true;
 		} else if ((f.number == STAT_UINT || f.number == STAT_INT) && !f.bytes) {
 			x.v = (int64_t)f.v;
-			has = f.number == STAT_INT || x.v >= 0;
+			x.big = f.number == STAT_UINT && x.v < 0;
+			x.type = x.big ? PL_V_STR : PL_V_INT;
+			has = true;
 		} else if (f.number == STAT_STR && f.bytes) {
 			x.type = PL_V_STR;
 			x.s = (const char *)f.p;
@@ -285,6 +290,8 @@ static pl_id string_of(struct reader *r, struct value *x)
 		x->n = real_text(text, sizeof(text), x->v);
 		return pl_import_rows_text(&r->rows, text, x->n);
 	}
+	if (x->big)
+		return pl_import_rows_format(&r->rows, "%llu", (unsigned long long)x->v);
 	return x->ref ? name_of(r, x->ref) : pl_import_rows_text(&r->rows, x->n ? x->s : "", x->n);
 }
 
@@ -561,6 +568,20 @@ static int programs(struct reader *r, struct pl_err *err)
 	return 0;
 }
 
+/* The profiler says that it dropped events, or could not record a device. */
+static void pass_on(struct reader *r, const struct pl_pb_field *said)
+{
+	char text[300];
+	size_t n = pl_min_size(said->n, sizeof(text) - 1);
+
+	if (r->said++ >= 8)
+		return;
+	for (size_t i = 0; i < n; i++)
+		text[i] = said->p[i] < ' ' || said->p[i] == 0x7f ? ' ' : (char)said->p[i];
+	text[n] = '\0';
+	pl_say(r->o->log, PL_LOG_WARN, "%s: the profiler says: %s", r->report.file, text);
+}
+
 /* What must be known before the first line: the start of the profile, and the programs. */
 static int first_pass(struct reader *r, struct pl_err *err)
 {
@@ -571,6 +592,8 @@ static int first_pass(struct reader *r, struct pl_err *err)
 	while (pl_pb_next(&space, &plane)) {
 		struct pl_pb_in m = pl_pb_message(plane.p, plane.bytes ? plane.n : 0);
 
+		if ((plane.number == SPACE_ERROR || plane.number == SPACE_WARNING) && plane.bytes)
+			pass_on(r, &plane);
 		if (plane.number == SPACE_HOST && plane.bytes && !r->n_host) {
 			r->host = (const char *)plane.p;
 			r->n_host = plane.n;

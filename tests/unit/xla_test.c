@@ -338,27 +338,73 @@ static size_t open_event(struct pl_writer *w, int64_t name, int64_t offset_us, i
 	return event;
 }
 
-/* all-reduce of f32[16,4] in program "jit(2)" */
-static void put_program(struct pl_writer *w)
+/* f32[n] as a field of this number */
+static void put_array(struct pl_writer *w, uint32_t field, uint64_t n)
+{
+	size_t shape = pl_pb_open(w, field);
+
+	pl_pb_varint(w, 2, 11);
+	pl_pb_varint(w, 3, n);
+	pl_pb_close(w, shape);
+}
+
+static size_t open_instruction(struct pl_writer *w, const char *name, const char *opcode,
+			       uint64_t id)
+{
+	size_t i = pl_pb_open(w, 2);
+
+	pl_pb_bytes(w, 1, name, strlen(name));
+	pl_pb_bytes(w, 2, opcode, strlen(opcode));
+	pl_pb_varint(w, 35, id);
+	return i;
+}
+
+/* ((f32[128], f32[128]), (f32[1024], f32[1024])) all-gather-start, and a reduce-scatter to f32[4]
+ * of two others */
+static void put_instructions(struct pl_writer *w)
+{
+	size_t i = open_instruction(w, "gather.1", "all-gather-start", 8), shape, part;
+
+	shape = pl_pb_open(w, 3);
+	for (uint64_t n = 128; n <= 1024; n += 1024 - 128) {
+		part = pl_pb_open(w, 4);
+		put_array(w, 4, n);
+		put_array(w, 4, n);
+		pl_pb_close(w, part);
+	}
+	pl_pb_close(w, shape);
+	pl_pb_close(w, i);
+	i = open_instruction(w, "scatter.1", "reduce-scatter", 10);
+	put_array(w, 3, 4);
+	pl_pb_bytes(w, 36, "\x07\x09", 2);
+	pl_pb_close(w, i);
+	i = open_instruction(w, "p.1", "parameter", 9);
+	put_array(w, 3, 100);
+	pl_pb_close(w, i);
+}
+
+/* all-reduce of f32[16,4] in program "jit(PROGRAM)", and others */
+static void put_program(struct pl_writer *w, uint64_t program)
 {
 	size_t entry = pl_pb_open(w, 4), value, stat, hlo, module, computation, i, shape;
+	char name[40];
+	int n = snprintf(name, sizeof(name), "jit(%llu)", (unsigned long long)program);
 
 	pl_pb_varint(w, 1, 1);
 	value = pl_pb_open(w, 2);
-	pl_pb_bytes(w, 2, "jit(2)", 6);
+	pl_pb_bytes(w, 2, name, (size_t)n);
 	stat = pl_pb_open(w, 5);
 	pl_pb_varint(w, 1, 1);
 	hlo = pl_pb_open(w, 6);
 	module = pl_pb_open(w, 1);
 	computation = pl_pb_open(w, 3);
-	i = pl_pb_open(w, 2);
-	pl_pb_bytes(w, 1, "sum.1", 5);
-	pl_pb_bytes(w, 2, "all-reduce", 10);
+	i = open_instruction(w, "sum.1", "all-reduce", 7);
 	shape = pl_pb_open(w, 3);
 	pl_pb_varint(w, 2, 11);
 	pl_pb_bytes(w, 3, "\x10\x04", 2);
 	pl_pb_close(w, shape);
 	pl_pb_close(w, i);
+	put_instructions(w);
 	pl_pb_close(w, computation);
 	pl_pb_close(w, module);
 	pl_pb_close(w, hlo);
@@ -367,16 +413,40 @@ static void put_program(struct pl_writer *w)
 	pl_pb_close(w, entry);
 }
 
-static void put_planes(struct pl_writer *w)
+/* An operation of the program, of which the event says no more than the name. */
+static void put_operation(struct pl_writer *w, int64_t id, int64_t offset_us, const char *name,
+			  uint64_t program)
 {
-	static const char *const events[] = { "train", "jit::ExecuteHelper", "sum.1" };
+	size_t event = open_event(w, id, offset_us, 100), stat;
+
+	put_int(w, 2, 8);
+	put_int(w, 3, 0);
+	stat = pl_pb_open(w, 4);
+	pl_pb_varint(w, 1, 6);
+	pl_pb_varint(w, 3, program);
+	pl_pb_close(w, stat);
+	stat = pl_pb_open(w, 4);
+	pl_pb_varint(w, 1, 4);
+	pl_pb_bytes(w, 5, name, strlen(name));
+	pl_pb_close(w, stat);
+	stat = pl_pb_open(w, 4);
+	pl_pb_varint(w, 1, 5);
+	pl_pb_bytes(w, 5, "jit", 3);
+	pl_pb_close(w, stat);
+	pl_pb_close(w, event);
+}
+
+static void put_planes(struct pl_writer *w, uint64_t program)
+{
+	static const char *const events[] = { "train", "jit::ExecuteHelper", "sum.1", "gather.1",
+					      "scatter.1" };
 	static const char *const stats[] = { "step_num", "run_id",     "device_ordinal",
 					     "hlo_op",	 "hlo_module", "program_id" };
-	size_t plane = pl_pb_open(w, 1), line, event, stat;
+	size_t plane = pl_pb_open(w, 1), line, event;
 
 	pl_pb_bytes(w, 2, "/host:metadata", 14);
 	put_name(w, 5, 1, "Hlo Proto");
-	put_program(w);
+	put_program(w, program);
 	pl_pb_close(w, plane);
 	plane = pl_pb_open(w, 1);
 	pl_pb_bytes(w, 2, "/host:CPU", 9);
@@ -387,19 +457,9 @@ static void put_planes(struct pl_writer *w)
 	put_int(w, 1, 4);
 	pl_pb_close(w, event);
 	pl_pb_close(w, open_event(w, 2, 200, 50));
-	event = open_event(w, 3, 300, 100);
-	put_int(w, 2, 8);
-	put_int(w, 3, 0);
-	put_int(w, 6, 2);
-	stat = pl_pb_open(w, 4);
-	pl_pb_varint(w, 1, 4);
-	pl_pb_bytes(w, 5, "sum.1", 5);
-	pl_pb_close(w, stat);
-	stat = pl_pb_open(w, 4);
-	pl_pb_varint(w, 1, 5);
-	pl_pb_bytes(w, 5, "jit", 3);
-	pl_pb_close(w, stat);
-	pl_pb_close(w, event);
+	put_operation(w, 3, 300, "sum.1", program);
+	put_operation(w, 4, 500, "gather.1", program);
+	put_operation(w, 5, 700, "scatter.1", program);
 	pl_pb_close(w, line);
 	for (size_t i = 0; i < PL_LEN(events); i++)
 		put_name(w, 4, (int64_t)i + 1, events[i]);
@@ -413,15 +473,54 @@ static void planes(void)
 	struct pl_writer w = { 0 };
 	bool fine = true;
 
-	put_planes(&w);
+	put_planes(&w, 2);
 	is_i64(import(w.b.p, w.b.n, NULL), 0, "XPlane is recognised and read");
 	ok(has("thread step train 5100+900 step=4"), "a step");
 	ok(has("runtime jit::ExecuteHelper 5200+50 corr=1"), "a call");
 	ok(has("stream collective sum.1 5300+100 corr=1 bytes=256 coll=allreduce"),
 	   "a collective that only the program's description tells, with its size");
+	ok(has("collective gather.1 5500+100 corr=1 bytes=8192 coll=allgather"),
+	   "several all-gathers in one are as large as all that comes out");
+	ok(has("collective scatter.1 5700+100 corr=1 bytes=656 coll=reduce_scatter"),
+	   "a reduce-scatter as large as all that it takes");
 	for (size_t n = 0; n < w.b.n; n++)
 		fine &= import(w.b.p, n, "xplane") == 0 || err.msg[0];
 	ok(fine, "cut anywhere, what is whole is read");
+	pl_buf_fini(&w.b);
+}
+
+static char said[256];
+
+static void remember(void *arg, enum pl_level level, const char *what)
+{
+	(void)arg;
+	(void)level;
+	snprintf(said, sizeof(said), "%s", what);
+}
+
+/* Errors of the profiler stand beside the planes. */
+static void errors(void)
+{
+	const struct pl_log log = { remember, NULL };
+	struct pl_writer w = { 0 };
+
+	put_planes(&w, 2);
+	pl_pb_bytes(&w, 2, "no access\nto counters", 21);
+	o.log = &log;
+	is_i64(import(w.b.p, w.b.n, NULL), 0, "a profile with an error of the profiler");
+	o.log = NULL;
+	is_str(said, "p: the profiler says: no access to counters", "... which is said");
+	pl_buf_fini(&w.b);
+}
+
+/* Numbers of programs may have 64 bits. */
+static void great_number(void)
+{
+	struct pl_writer w = { 0 };
+
+	put_planes(&w, UINT64_MAX - 1);
+	is_i64(import(w.b.p, w.b.n, NULL), 0, "a program with a great number");
+	ok(has("collective sum.1 5300+100 corr=1 bytes=256 coll=allreduce"), "... is found");
 	pl_buf_fini(&w.b);
 }
 
@@ -434,6 +533,8 @@ int main(void)
 	functions();
 	tpus();
 	planes();
+	errors();
+	great_number();
 	pl_buf_fini(&text);
 	return done_testing();
 }
