@@ -13,6 +13,7 @@
 
 #define TRACKS	 8 /* of collectives with a request */
 #define OWN_CORR ((int64_t)1 << 42)
+#define NO_END	 INT64_MIN /* a call of which the export has no end */
 
 struct wait { /* for a request, or a call that makes one */
 	int64_t process, request;
@@ -123,6 +124,7 @@ static int read_comms(struct mpi *m, int64_t *world, struct pl_err *err)
 			break;
 	}
 	pl_sqlite_query_free(q);
+	rc = pl_nsys_keep(m->x, "MPI_COMMUNICATORS", rc, err);
 	for (size_t i = 0; i < m->n_comms && rc >= 0; i++)
 		rc = name_comm(m, &m->comm[i], err);
 	pl_sort(m->comm, m->n_comms, sizeof(*m->comm), by_rank);
@@ -177,12 +179,13 @@ static int read_requests(struct mpi *m, const char *table, const char *where, bo
 					.end = pl_sqlite_int(q, 1, 0),
 					.call = call };
 
-		if (!pl_sqlite_null(q, 4) && (!call || w.request) &&
+		if (!pl_sqlite_null(q, 4) && !pl_sqlite_null(q, 0) &&
+		    (call ? w.request != 0 : !pl_sqlite_null(q, 1)) &&
 		    (rc = pl_append(&m->wait, &m->n_waits, &m->cap_waits, &w, sizeof(w), err)) < 0)
 			break;
 	}
 	pl_sqlite_query_free(q);
-	return rc;
+	return pl_nsys_keep(m->x, table, rc, err);
 }
 
 static int read_waits(struct mpi *m, struct pl_err *err)
@@ -197,19 +200,33 @@ static int read_waits(struct mpi *m, struct pl_err *err)
 	return 0;
 }
 
-/* The first wait for a request after the call, and before the next call that makes one with the
- * same handle; NULL: none was recorded, as the request was tested until it was complete. */
-static struct wait *wait_of(struct mpi *m, int64_t process, int64_t request, pl_ns call_end)
+struct call {
+	pl_ns start, end;			    /* NO_END: unknown */
+	int64_t global, text, comm_handle, request; /* 0: none */
+	int64_t tag, peer, root, bytes;		    /* -1 unknown */
+	uint32_t process;
+	pl_id track, name; /* of the segment */
+	const char *coll;  /* NULL: no communication */
+	const struct comm *comm;
+};
+
+/* The first wait for the request of a call, after it, and before the next call that makes one with
+ * the same handle; NULL: none was recorded, as the request was tested until it was complete. */
+static struct wait *wait_of(struct mpi *m, const struct call *c)
 {
-	const struct wait key = { .process = process, .request = request, .start = call_end };
+	const struct wait key = { .process = pl_nsys_process_key(c->global),
+				  .request = c->request,
+				  .start = c->end == NO_END ? pl_add_sat(c->start, 1) : c->end };
 	size_t i = 0;
 
+	if (!c->request)
+		return NULL;
 	PL_LOWER_BOUND(i, m->n_waits, by_request(&m->wait[i], &key) < 0);
-	while (i < m->n_waits && m->wait[i].process == process && m->wait[i].request == request &&
-	       m->wait[i].taken)
+	while (i < m->n_waits && m->wait[i].process == key.process &&
+	       m->wait[i].request == key.request && m->wait[i].taken)
 		i++;
-	if (i == m->n_waits || m->wait[i].process != process || m->wait[i].request != request ||
-	    m->wait[i].call)
+	if (i == m->n_waits || m->wait[i].process != key.process ||
+	    m->wait[i].request != key.request || m->wait[i].call)
 		return NULL;
 	m->wait[i].taken = true;
 	return &m->wait[i];
@@ -217,22 +234,26 @@ static struct wait *wait_of(struct mpi *m, int64_t process, int64_t request, pl_
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-struct call {
-	pl_ns start, end;
-	int64_t global, comm_handle, request; /* 0: none */
-	int64_t tag, peer, root, bytes;	      /* -1 unknown */
-	uint32_t process;
-	pl_id track, name;
-	const char *coll;
-	const struct comm *comm;
-};
-
-static int64_t count_of(struct mpi *m, const int64_t key[5], struct pl_err *err)
+/* The ids of this segment. */
+static int take_ids(struct mpi *m, struct call *c, struct pl_err *err)
 {
+	PL_CHECK(pl_nsys_string(m->x, c->text, &c->name, err));
+	return pl_nsys_thread(m->x, c->global, &c->process, &c->track, err);
+}
+
+/* How many calls before this one have the same communicator, peer, tag and kind. A library gives
+ * the handle of a communicator again after it was freed, so the handle counts only where nothing
+ * else is known. */
+static int64_t count_of(struct mpi *m, const struct call *c, int64_t peer, int64_t tag,
+			uint8_t kind, struct pl_err *err)
+{
+	bool known = c->comm && c->comm->group != PL_NONE;
+	const int64_t key[6] = { c->process, known, known ? c->comm->group : c->comm_handle,
+				 peer,	     tag,   kind };
 	size_t old = m->cap_count;
 	pl_id id;
 
-	if (pl_intern_add(&m->counters, (const char *)key, 5 * sizeof(*key), &id, err) < 0 ||
+	if (pl_intern_add(&m->counters, (const char *)key, sizeof(key), &id, err) < 0 ||
 	    pl_grow(&m->count, &m->cap_count, id + (size_t)1, sizeof(*m->count), err) < 0)
 		return -1;
 	for (size_t i = old; i < m->cap_count; i++)
@@ -268,20 +289,25 @@ static void put_comm(struct mpi *m, const struct comm *c)
 static int event(struct mpi *m, uint8_t kind, pl_id track, pl_id name, pl_ns start, pl_ns end,
 		 struct pl_err *err)
 {
-	return pl_import_rows_event(&m->x->rows, kind, track, name, start,
-				    pl_max_i64(0, pl_sub_sat(end, start)), err);
+	pl_ns dur = end == NO_END ? -1 : pl_sub_sat(end, start);
+
+	if (end != NO_END && dur < 0) {
+		dur = 0;
+		PL_CHECK(pl_import_report(&m->x->report, PL_BAD_VALUE, m->x->row,
+					  "an end before its start (0 stands for the duration)",
+					  err));
+	}
+	return pl_import_rows_event(&m->x->rows, kind, track, name, start, dur, err);
 }
 
 static int transfer(struct mpi *m, const struct call *c, uint8_t kind, struct pl_err *err)
 {
-	const int64_t key[5] = { c->process, c->comm_handle, c->peer, c->tag, kind };
 	int64_t peer = c->peer < 0 ? -1 : rank_in_job(m, c->comm, c->peer);
-	const struct wait *w =
-		c->request ? wait_of(m, pl_nsys_process_key(c->global), c->request, c->end) : NULL;
+	const struct wait *w = wait_of(m, c);
 	int64_t n;
 
 	if (c->peer >= 0 && c->tag >= 0) { /* else a receive from any source */
-		n = count_of(m, key, err);
+		n = count_of(m, c, c->peer, c->tag, kind, err);
 		PL_CHECK(n < 0 ? err->code : 0);
 		put(m, PL_R_SEQ, NULL, c->tag << 32 | (n & UINT32_MAX));
 		put(m, PL_R_ARG, "tag", c->tag);
@@ -294,12 +320,10 @@ static int transfer(struct mpi *m, const struct call *c, uint8_t kind, struct pl
 	return event(m, kind, c->track, c->name, c->start, w ? w->end : c->end, err);
 }
 
-/* A track that has no collective at this time. */
-static int free_track(struct mpi *m, const struct call *c, pl_ns end, pl_id *track,
-		      struct pl_err *err)
+/* The number of a track that has no collective at this time. */
+static int free_track(struct mpi *m, const struct call *c, pl_ns end, struct pl_err *err)
 {
 	size_t old = m->cap_busy;
-	char name[40];
 	int k = 0;
 
 	PL_CHECK(pl_grow(&m->busy, &m->cap_busy, c->process + (size_t)1, sizeof(*m->busy), err));
@@ -308,8 +332,16 @@ static int free_track(struct mpi *m, const struct call *c, pl_ns end, pl_id *tra
 	while (k < TRACKS - 1 && m->busy[c->process][k] > c->start)
 		k++;
 	m->busy[c->process][k] = end;
-	snprintf(name, sizeof(name), "MPI collectives %d", k);
-	return pl_nsys_extra_track(m->x, c->process, k, name, track, err);
+	return k;
+}
+
+static int extra_track(struct mpi *m, const struct call *c, int number, pl_id *track,
+		       struct pl_err *err)
+{
+	char name[40];
+
+	snprintf(name, sizeof(name), "MPI collectives %d", number);
+	return pl_nsys_extra_track(m->x, c->process, number, name, track, err);
 }
 
 /* The size of the whole: the table has what the rank sends and what it receives. Where both are
@@ -328,21 +360,25 @@ static int64_t whole(const struct call *c, int64_t sent, int64_t received)
 
 static int collective(struct mpi *m, const struct call *c, struct pl_err *err)
 {
-	const int64_t key[5] = { c->process, c->comm_handle, -1, -1, PL_K_COLLECTIVE };
-	const struct wait *w =
-		c->request ? wait_of(m, pl_nsys_process_key(c->global), c->request, c->end) : NULL;
-	int64_t n = count_of(m, key, err), corr = OWN_CORR + m->corr;
+	const struct wait *w = wait_of(m, c);
+	int64_t n = count_of(m, c, -1, -1, PL_K_COLLECTIVE, err), corr = OWN_CORR + m->corr;
+	struct call ids = *c; /* each row may end a segment, and the next one has other ids */
 	pl_id track = c->track;
+	int number;
 
 	PL_CHECK(n < 0 ? err->code : 0);
 	if (w) { /* the call, the wait for it, and between them the collective */
 		m->corr++;
-		PL_CHECK(free_track(m, c, w->end, &track, err));
+		number = free_track(m, c, w->end, err);
+		PL_CHECK(number);
 		put(m, PL_R_CORR, NULL, corr);
 		PL_CHECK(event(m, PL_K_HOST_OP, c->track, c->name, c->start, c->end, err));
+		PL_CHECK(take_ids(m, &ids, err));
 		put(m, PL_R_CORR, NULL, corr);
-		PL_CHECK(event(m, PL_K_WAIT, c->track, pl_import_rows_text(&m->x->rows, "wait", 4),
+		PL_CHECK(event(m, PL_K_WAIT, ids.track, pl_import_rows_text(&m->x->rows, "wait", 4),
 			       w->start, w->end, err));
+		PL_CHECK(take_ids(m, &ids, err));
+		PL_CHECK(extra_track(m, c, number, &track, err));
 		put(m, PL_R_CORR, NULL, corr);
 	}
 	put_text(m, PL_R_COLL, c->coll);
@@ -352,7 +388,7 @@ static int collective(struct mpi *m, const struct call *c, struct pl_err *err)
 	if (c->root >= 0)
 		put(m, PL_R_ARG, "root", c->root);
 	put_comm(m, c->comm);
-	return event(m, PL_K_COLLECTIVE, track, c->name, c->start, w ? w->end : c->end, err);
+	return event(m, PL_K_COLLECTIVE, track, ids.name, c->start, w ? w->end : c->end, err);
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -361,25 +397,35 @@ static int collective(struct mpi *m, const struct call *c, struct pl_err *err)
 #define COLLS "start,end,globalTid,textId,commHandle,requestHandle,rootRank,size,recvSize"
 #define OTHER "start,end,globalTid,textId"
 
+/* Does the name end in this word, perhaps in the form for large counts, "_c"? */
+static bool ends_in(const char *name, const char *word)
+{
+	size_t n = strlen(name), k = strlen(word);
+
+	n -= n > 2 && !strcmp(name + n - 2, "_c") ? 2 : 0;
+	return n > k && !memcmp(name + n - k, word, k);
+}
+
 static int take_call(struct mpi *m, struct pl_sqlite_query *q, struct call *c, struct pl_err *err)
 {
-	struct pl_rows *r = &m->x->rows;
-	int32_t rank;
+	const char *name;
 
 	*c = (struct call){ .start = pl_sqlite_int(q, 0, 0),
-			    .end = pl_sqlite_int(q, 1, 0),
+			    .end = pl_sqlite_int(q, 1, NO_END),
 			    .global = pl_sqlite_int(q, 2, 0),
+			    .text = pl_sqlite_int(q, 3, -1),
 			    .tag = -1,
 			    .peer = -1,
 			    .root = -1,
 			    .bytes = -1 };
-	PL_CHECK(pl_nsys_string(m->x, pl_sqlite_int(q, 3, -1), &c->name, err));
-	PL_CHECK(pl_nsys_thread(m->x, c->global, &c->process, &c->track, err));
-	c->coll = pl_trace_coll_from_name(r->seg.str.str[c->name], r->seg.str.len[c->name]);
-	rank = m->x->process[c->process].rank;
+	PL_CHECK(take_ids(m, c, err));
+	name = pl_intern_get(&m->x->rows.seg.str, c->name);
+	/* MPI_Send_init prepares messages, and MPI_Reduce_local moves nothing */
+	if (!ends_in(name, "_init") && !ends_in(name, "_local"))
+		c->coll = pl_trace_coll_from_name(name, strlen(name));
 	c->comm_handle = pl_sqlite_int(q, 4, 0);
 	c->request = pl_sqlite_int(q, 5, 0);
-	c->comm = find_comm(m, rank, c->comm_handle, c->start);
+	c->comm = find_comm(m, m->x->process[c->process].rank, c->comm_handle, c->start);
 	return 0;
 }
 
@@ -418,7 +464,8 @@ static int call_row(struct mpi *m, struct pl_sqlite_query *q, uint8_t kind, stru
 
 	PL_CHECK(pl_nsys_string(m->x, pl_sqlite_int(q, 3, -1), &name, err));
 	PL_CHECK(pl_nsys_thread(m->x, pl_sqlite_int(q, 2, 0), &process, &track, err));
-	return event(m, kind, track, name, pl_sqlite_int(q, 0, 0), pl_sqlite_int(q, 1, 0), err);
+	return event(m, kind, track, name, pl_sqlite_int(q, 0, 0), pl_sqlite_int(q, 1, NO_END),
+		     err);
 }
 
 /* What is waited for ends with the wait, which is no work of its own. */
@@ -447,16 +494,24 @@ static const struct table {
 
 static int read_table(struct mpi *m, const struct table *t, struct pl_err *err)
 {
+	struct pl_nsys *x = m->x;
 	struct pl_sqlite_query *q;
 	int rc;
 
-	PL_CHECK(pl_nsys_select(m->x, t->name, t->columns, t->need, t->where, &q, err));
-	while ((rc = q ? pl_sqlite_next(q, err) : 0) > 0)
-		if ((rc = pl_import_rows_ready(&m->x->rows, err)) < 0 ||
-		    (rc = t->row(m, q, err)) < 0)
+	PL_CHECK(pl_nsys_select(x, t->name, t->columns, t->need, t->where, &q, err));
+	x->row = 0;
+	while ((rc = q ? pl_sqlite_next(q, err) : 0) > 0) {
+		x->row++;
+		if (pl_sqlite_null(q, 0))
+			rc = pl_import_report(&x->report, PL_BAD, x->row, "a call without a start",
+					      err);
+		else if ((rc = pl_import_rows_ready(&x->rows, err)) >= 0)
+			rc = t->row(m, q, err);
+		if (rc < 0)
 			break;
+	}
 	pl_sqlite_query_free(q);
-	return pl_nsys_keep(m->x, t->name, rc, err);
+	return pl_nsys_keep(x, t->name, rc, err);
 }
 
 int pl_nsys_mpi(struct pl_nsys *x, int64_t *world, struct pl_err *err)
@@ -467,7 +522,7 @@ int pl_nsys_mpi(struct pl_nsys *x, int64_t *world, struct pl_err *err)
 
 	PL_TRY(read_comms(&m, &size, err));
 	PL_TRY(read_waits(&m, err));
-	*world = *world ? *world : size;
+	*world = pl_max_i64(*world, size);
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		PL_TRY(read_table(&m, &tables[i], err));
 	rc = 0;
