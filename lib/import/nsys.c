@@ -49,7 +49,6 @@ int pl_nsys_select(struct pl_nsys *x, const char *table, const char *columns, un
 		}
 		PL_TRY(pl_buf_printf(&sql, err, "%sNULL", i ? ", " : ""));
 	}
-	x->row = 0;
 	if (!where)
 		PL_TRY(pl_sqlite_table(x->db, table, columns, q, err));
 	if (*q)
@@ -65,7 +64,9 @@ out:
 
 int pl_nsys_process(struct pl_nsys *x, int64_t global, uint32_t *index, struct pl_err *err)
 {
-	const struct pl_nsys_process p = { pl_nsys_process_key(global), -1, -1, false, NULL };
+	const struct pl_nsys_process p = {
+		.key = pl_nsys_process_key(global), .device = -1, .rank = -1, .member = -1
+	};
 
 	for (size_t i = 0; i < x->n_processes; i++)
 		if (x->process[i].key == p.key) {
@@ -520,16 +521,30 @@ static const struct table {
 	{ "CUPTI_ACTIVITY_KIND_MEMSET", SET, 2, set_row },
 };
 
+/* Tables of names are read for each segment. */
+static bool was_said(struct pl_nsys *x, const char *what)
+{
+	uint64_t hash = pl_hash(what, strlen(what));
+
+	for (unsigned i = 0; i < x->n_kept; i++)
+		if (x->kept[i] == hash)
+			return true;
+	if (x->n_kept < PL_LEN(x->kept))
+		x->kept[x->n_kept++] = hash;
+	return false;
+}
+
 int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *err)
 {
 	if (rc != PL_EDATA || x->o->strict)
 		return rc;
-	pl_say(x->o->log, PL_LOG_WARN, "%s; what could be read of table %s is kept", err->msg,
-	       table);
+	if (!was_said(x, err->msg))
+		pl_say(x->o->log, PL_LOG_WARN, "%s; what could be read of table %s is kept",
+		       err->msg, table);
 	if (!x->report.st->first[0])
 		snprintf(x->report.st->first, sizeof(x->report.st->first), "%.255s", err->msg);
 	x->report.st->truncated = true;
-	if (x->rows.cur)
+	if (x->rows.cur) /* a row may be under way */
 		pl_import_rows_undo(&x->rows);
 	err->code = 0;
 	return 0;
@@ -541,6 +556,7 @@ static int read_table(struct reader *d, const struct table *t, struct pl_err *er
 	int rc;
 
 	PL_CHECK(pl_nsys_select(&d->x, t->name, t->columns, t->need, NULL, &q, err));
+	d->x.row = 0;
 	while ((rc = q ? pl_sqlite_next(q, err) : 0) > 0) {
 		d->x.row++;
 		if (pl_sqlite_null(q, 0)) {
@@ -580,6 +596,7 @@ static int one_value(struct reader *d, const char *table, const char *columns, c
 	if (rc > 0 && !pl_sqlite_null(q, 0))
 		rc = copy_text(q, 0, value, err);
 	pl_sqlite_query_free(q);
+	rc = pl_nsys_keep(&d->x, table, rc, err);
 	return rc < 0 ? rc : 0;
 }
 
@@ -611,7 +628,7 @@ static int names_of(struct reader *d, const char *table, const char *columns, bo
 			break;
 	}
 	pl_sqlite_query_free(q);
-	return rc;
+	return pl_nsys_keep(&d->x, table, rc, err);
 }
 
 /* Ranks, hosts and names of the tracks, and what the segment says about itself. */

@@ -13,6 +13,7 @@ struct pl_nsys_process {
 	int64_t key;	/* of its global ids, see pl_nsys_process_key() */
 	int64_t device; /* the first one with operations of it, -1 none */
 	int32_t rank;	/* in the job, -1 unknown */
+	int32_t member; /* its rank in the largest communicators of NCCL, -1 none */
 	bool picked;	/* the rank comes from the file's name, not from what it holds */
 	char *name;	/* NULL unknown */
 };
@@ -50,6 +51,9 @@ struct pl_nsys {
 	size_t n_fields, cap_fields;
 	char version[32]; /* of the schema, "" unknown */
 	int64_t row;	  /* number of the row of this table, for messages */
+	int32_t job;	  /* ranks of the communicators of NCCL that are of the whole job, 0 none */
+	uint64_t kept[16]; /* hashes of what was said about damage */
+	unsigned n_kept;
 };
 
 /* "SELECT ..." of these columns, separated by commas; those that the table lacks are NULL. *q NULL:
@@ -78,7 +82,7 @@ static inline int64_t pl_nsys_corr(uint32_t process, int64_t corr)
 
 /* ---- nsys.c -------------------------------------------------------------------------------- */
 
-/* The result of reading a table, and what becomes of it: rows before damage are kept, unless
+/* The result of reading a table, and what becomes of it: what came before damage is kept, unless
  * strict. */
 int pl_nsys_keep(struct pl_nsys *x, const char *table, int rc, struct pl_err *err) PL_MUST;
 /* The track of a thread, and its process. */
@@ -133,7 +137,7 @@ int pl_nsys_nccl(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
 
 /* ---- nsys_mpi.c ---------------------------------------------------------------------------- */
 
-/* The calls of MPI, as rows. *world becomes the size of the largest communicator, if it is 0. */
+/* The calls of MPI, as rows. *world becomes the size of the largest communicator, if it is less. */
 int pl_nsys_mpi(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
 
 #endif

@@ -38,7 +38,7 @@ static int read_types(struct pl_nsys *x, struct pl_nsys_waits *w, struct pl_err 
 				w->type[id] = words[i].type;
 	}
 	pl_sqlite_query_free(q);
-	return rc;
+	return pl_nsys_keep(x, "ENUM_CUPTI_SYNC_TYPE", rc, err);
 }
 
 PL_COMPARATOR(by_number, struct pl_nsys_record, process, number, corr, stream);
@@ -70,7 +70,7 @@ static int read_records(struct pl_nsys *x, struct pl_nsys_waits *w, struct pl_er
 	pl_sqlite_query_free(q);
 	if (w->n_records)
 		pl_sort(w->record, w->n_records, sizeof(*w->record), by_number);
-	return rc;
+	return pl_nsys_keep(x, table, rc, err);
 }
 
 const struct pl_nsys_record *pl_nsys_waits_find(const struct pl_nsys_waits *w, int64_t process,
