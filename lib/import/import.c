@@ -449,6 +449,34 @@ int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_
 	return 0;
 }
 
+int pl_import_member_rank(const struct pl_import_opts *o, const char *path, int32_t local,
+			  int64_t size, int32_t *rank, struct pl_err *err)
+{
+	const char *host;
+	size_t host_len;
+	int32_t named;
+
+	PL_CHECK(pl_import_pick_rank(o, path, local, rank, err));
+	if (local < 0 || (o->rank_from && strcmp(o->rank_from, "auto") != 0))
+		return 0;
+	named = pl_import_name_rank(path, &host, &host_len);
+	if (named < 0 || named == local)
+		return 0;
+	if (size && named >= size) {
+		*rank = named;
+		pl_say(o->log, PL_LOG_WARN,
+		       "%s: its name says rank %d, and its largest communicator has %lld ranks, so "
+		       "that is a part of the job: the rank is that of the name",
+		       path, (int)named, (long long)size);
+	} else {
+		pl_say(o->log, PL_LOG_WARN,
+		       "%s: its name says rank %d, but it is rank %d of its largest communicator, "
+		       "which counts; if that is a part of the job, type --rank-from=name",
+		       path, (int)named, (int)local);
+	}
+	return 0;
+}
+
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
 		    struct pl_err *err)
 {

@@ -15,6 +15,8 @@ struct inspector {
 	char comm[80], host[256], name[80]; /* of the batch */
 	int64_t rank, size, pid, dumped_us;
 	int64_t world, world_rank; /* largest communicator, and the rank there */
+	int64_t ranked;		   /* the one of which job_rank comes */
+	int32_t job_rank;	   /* -1 unknown */
 	int64_t most;		   /* ranks of the largest one, also of those that come soon */
 	uint64_t peers;		   /* that were taken for ranks of the job */
 	bool begun, any, inferred;
@@ -45,20 +47,37 @@ static void look_ahead(struct inspector *x)
 	}
 }
 
+/* The rank in the job, by the largest communicator. */
+static int find_rank(struct inspector *x, struct pl_err *err)
+{
+	if (x->ranked && x->ranked == x->world)
+		return 0;
+	x->ranked = x->world;
+	return pl_import_member_rank(x->in.o, x->in.rows.path,
+				     x->world ? (int32_t)x->world_rank : -1, x->world, &x->job_rank,
+				     err);
+}
+
+/* Is the largest communicator only a part of the job? */
+static bool is_part(const struct inspector *x)
+{
+	return x->ranked && x->job_rank != x->world_rank;
+}
+
 /* Peers are numbers in their communicator: those of the largest one are ranks of the job. */
 static void put_peer(struct inspector *x, int64_t peer)
 {
-	if (x->size < x->most)
+	if (x->size < x->most || is_part(x))
 		return;
 	pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, peer);
 	x->peers++;
 }
 
 /* The communicator of this object, and of those that follow without one. */
-static void read_header(struct inspector *x, const struct pl_object *o)
+static int read_header(struct inspector *x, const struct pl_object *o, struct pl_err *err)
 {
 	if (!pl_objects_get(o, "n_ranks"))
-		return;
+		return 0;
 	copy(o, "id", x->comm, sizeof(x->comm));
 	copy(o, "comm_name", x->name, sizeof(x->name));
 	copy(o, "hostname", x->host, sizeof(x->host));
@@ -74,10 +93,11 @@ static void read_header(struct inspector *x, const struct pl_object *o)
 		       x->in.report.file, (long long)x->size, (unsigned long long)x->peers,
 		       (long long)x->most);
 	x->most = pl_max_i64(x->most, x->size);
-	if (x->size > x->world && x->rank >= 0 && x->rank < x->size && x->rank < INT32_MAX) {
-		x->world = x->size;
-		x->world_rank = x->rank;
-	}
+	if (x->size <= x->world || x->rank < 0 || x->rank >= x->size || x->rank >= INT32_MAX)
+		return 0;
+	x->world = x->size;
+	x->world_rank = x->rank;
+	return x->size < x->most ? 0 : find_rank(x, err); /* else a larger one comes soon */
 }
 
 /* First start and last end of the kernels of all channels, in us. */
@@ -252,7 +272,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 	if (!x->begun)
 		look_ahead(x);
 	x->begun = true;
-	read_header(x, o);
+	PL_CHECK(read_header(x, o, err));
 	if (pl_objects_get(o, "coll"))
 		return operation(x, o, false, err);
 	if (pl_objects_get(o, "p2p"))
@@ -277,17 +297,15 @@ static int finish(void *arg, struct pl_err *err)
 	struct pl_segment *seg = &x->in.rows.seg;
 	pl_id host =
 		x->host[0] ? pl_import_rows_text(&x->in.rows, x->host, strlen(x->host)) : PL_NONE;
-	int32_t rank;
 
-	PL_CHECK(pl_import_pick_rank(x->in.o, x->in.rows.path,
-				     x->world ? (int32_t)x->world_rank : -1, &rank, err));
+	PL_CHECK(find_rank(x, err));
 	for (pl_id i = 0; i < seg->n_tracks; i++) {
-		seg->track[i].rank = rank;
+		seg->track[i].rank = x->job_rank;
 		seg->track[i].host = host;
 	}
-	if (!x->world)
+	if (!x->world || x->job_rank < 0)
 		return x->in.rows.rc;
-	PL_CHECK(pl_objects_job(&x->in, rank, x->world, err));
+	PL_CHECK(pl_objects_job(&x->in, x->job_rank, is_part(x) ? 0 : x->world, err));
 	return x->in.rows.rc;
 }
 

@@ -68,6 +68,12 @@ static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
 /* Finds the rank by --rank-from; -1: unknown. `info`: the rank that the file itself has, or -1. */
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 			int32_t *rank, struct pl_err *err) PL_MUST;
+/* The same for a process that has rank `local` (-1: none) in its largest communicator, of `size`
+ * ranks (0: unknown), which may be a part of the job. The file's name counts if it says a rank that
+ * the communicator does not have, and a warning says so; also where the name says another rank.
+ * Where *rank is not `local`, members of that communicator are not known by their ranks. */
+int pl_import_member_rank(const struct pl_import_opts *o, const char *path, int32_t local,
+			  int64_t size, int32_t *rank, struct pl_err *err) PL_MUST;
 /* An empty segment with source and format. */
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
 		    struct pl_err *err) PL_MUST;

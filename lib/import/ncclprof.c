@@ -33,6 +33,7 @@ struct prof {
 	struct open open[CATS];
 	struct call call;
 	int64_t rank, pid; /* -1: none so far, -2: several */
+	int32_t job_rank;  /* -1 unknown */
 	size_t enqueued;   /* operations of which only the enqueuing is known */
 };
 
@@ -61,9 +62,24 @@ static int event(struct prof *x, uint8_t kind, pl_id id, const char *name, pl_ns
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
-static void begin_call(struct prof *x, const struct pl_object *o, pl_ns ts)
+/* The rank in the job, by what the communicators say so far. */
+static int find_rank(struct prof *x, struct pl_err *err)
+{
+	return pl_import_member_rank(x->in.o, x->in.rows.path, x->rank >= 0 ? (int32_t)x->rank : -1,
+				     0, &x->job_rank, err);
+}
+
+/* Peers are numbers in their communicator: ranks of the job if this rank is the same in both. */
+static void put_peer(struct prof *x, int64_t peer)
+{
+	if (peer >= 0 && (x->job_rank >= 0 ? x->call.rank == x->job_rank : x->rank != -2))
+		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, peer);
+}
+
+static int begin_call(struct prof *x, const struct pl_object *o, pl_ns ts, struct pl_err *err)
 {
 	struct call *c = &x->call;
+	int64_t rank = x->rank;
 	char text[80];
 
 	*c = (struct call){ .is = true,
@@ -81,6 +97,7 @@ static void begin_call(struct prof *x, const struct pl_object *o, pl_ns ts)
 	c->coll = pl_trace_coll_find(text, strlen(text));
 	if (c->rank >= 0 && c->rank < INT32_MAX)
 		x->rank = x->rank == -1 || x->rank == c->rank ? c->rank : -2;
+	return x->rank == rank ? 0 : find_rank(x, err);
 }
 
 /* NCCL counts each operation of a communicator for itself. */
@@ -130,8 +147,8 @@ static int end_call(struct prof *x, pl_ns end, int64_t at, struct pl_err *err)
 	if (kind == PL_K_COLLECTIVE && number_of(c) >= 0) {
 		pl_import_put_int(&x->in.rows, PL_R_SEQ, NULL, number_of(c));
 		pl_import_put_int(&x->in.rows, PL_R_ARG, "SeqNum", c->seq);
-	} else if (kind != PL_K_COLLECTIVE && c->peer >= 0) {
-		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, c->peer);
+	} else if (kind != PL_K_COLLECTIVE) {
+		put_peer(x, c->peer);
 	}
 	put_sizes(x, c);
 	if (*c->algorithm)
@@ -179,7 +196,7 @@ static int end_step(struct prof *x, const struct open *s, pl_ns end, struct pl_e
 	}
 	if (op->is) {
 		pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, op->channel);
-		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, op->peer);
+		put_peer(x, op->peer);
 	}
 	pl_import_put_int(&x->in.rows, PL_R_ARG, "Step", s->step);
 	return event(x,
@@ -213,12 +230,12 @@ static int end_other(struct prof *x, enum cat cat, const struct open *s, pl_ns e
 		       "of NCCL", 0, &id, err));
 	if (s->channel >= 0)
 		pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, s->channel);
-	if (s->peer >= 0)
-		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, s->peer);
+	put_peer(x, s->peer);
 	return event(x, idle ? PL_K_WAIT : PL_K_ANNOTATION, id, s->name, s->ts, end, err);
 }
 
-static void begin(struct prof *x, enum cat cat, const struct pl_object *o, pl_ns ts)
+static int begin(struct prof *x, enum cat cat, const struct pl_object *o, pl_ns ts,
+		 struct pl_err *err)
 {
 	struct open *s = &x->open[cat];
 	int64_t total = pl_objects_int(o, "transSize", 0), start, stop;
@@ -234,11 +251,12 @@ static void begin(struct prof *x, enum cat cat, const struct pl_object *o, pl_ns
 	if (total > 0 && s->steps > 0)
 		s->bytes = total / s->steps;
 	if (cat == COLL || cat == P2P)
-		begin_call(x, o, ts);
+		PL_CHECK(begin_call(x, o, ts, err));
 	/* the timer of the device, in ns, where the end is missing */
 	start = pl_objects_int(o, "StartGpuClk", 0);
 	stop = pl_objects_int(o, "StopGpuClk", 0);
 	s->bytes = cat == GPU ? (start > 0 && stop > start ? stop - start : 0) : s->bytes;
+	return 0;
 }
 
 static int end(struct prof *x, enum cat cat, pl_ns ts, int64_t at, struct pl_err *err)
@@ -252,10 +270,12 @@ static int end(struct prof *x, enum cat cat, pl_ns ts, int64_t at, struct pl_err
 		return end_call(x, ts, at, err);
 	if (cat == GPU && !ts && s->ts && s->bytes > 0)
 		ts = pl_add_sat(s->ts, s->bytes);
-	if (!ts || !s->ts) { /* usual where the plugin saw no end of a kernel */
-		x->in.report.st->bad++;
-		return 0;
-	}
+	if (!ts || !s->ts)
+		return pl_import_report(
+			&x->in.report, PL_BAD, at,
+			"an event without its begin or end, as where the plugin saw "
+			"no end of a kernel",
+			err);
 	return end_other(x, cat, s, ts, err);
 }
 
@@ -290,7 +310,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 	if (x->pid < 0)
 		x->pid = pl_objects_int(o, "pid", 0);
 	if (phase == 'b')
-		begin(x, cat, o, ts);
+		PL_CHECK(begin(x, cat, o, ts, err));
 	else if (phase == 'e')
 		return end(x, cat, ts, o->at, err);
 	return x->in.rows.rc;
@@ -299,21 +319,20 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 static int finish(void *arg, struct pl_err *err)
 {
 	struct prof *x = arg;
-	int32_t rank;
 
-	PL_CHECK(pl_import_pick_rank(x->in.o, x->in.rows.path, x->rank >= 0 ? (int32_t)x->rank : -1,
-				     &rank, err));
+	if (x->rank < 0)
+		PL_CHECK(find_rank(x, err));
 	for (pl_id i = 0; i < x->in.rows.seg.n_tracks; i++)
-		x->in.rows.seg.track[i].rank = rank;
-	if (rank < 0)
+		x->in.rows.seg.track[i].rank = x->job_rank;
+	if (x->job_rank < 0)
 		return 0;
-	return pl_objects_job(&x->in, rank, 0, err);
+	return pl_objects_job(&x->in, x->job_rank, 0, err);
 }
 
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct prof x = { .rank = -1, .pid = -1 };
+	struct prof x = { .rank = -1, .pid = -1, .job_rank = -1 };
 	int rc;
 
 	PL_TRY(pl_objects_open(&x.in, in, o, sink, st, "ncclprof", finish, &x, err));
@@ -322,6 +341,11 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 		PL_TRY(pl_import_report(&x.in.report, PL_TRUNCATED,
 					pl_import_src_at(&x.in.src, x.in.src.p),
 					"an operation without its end", err));
+	if (x.rank == -2 && x.job_rank < 0)
+		pl_say(o->log, PL_LOG_WARN,
+		       "%s: its rank differs between its communicators, so that in the job is "
+		       "unknown; give the file a name such as rank3.txt",
+		       x.in.report.file);
 	if (x.enqueued)
 		pl_say(o->log, PL_LOG_WARN,
 		       "%s: of %zu operations only the time in which they were enqueued is known; "

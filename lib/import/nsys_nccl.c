@@ -8,8 +8,9 @@
  * call, else with what the calls have in common and the sum of their sizes.
  *
  * The rank of a process is, in this order: its MPI rank; its rank in the largest communicator of
- * NCCL; the launcher's variable in the recorded environment, if one process uses a device; the
- * file's name, if one process uses a device; the order of the devices, if each process has its own.
+ * NCCL, unless something shows that this is a part of the job; the launcher's variable in the
+ * recorded environment, if one process uses a device; the file's name, if one process uses a
+ * device; the order of the devices, if each process has its own.
  */
 #include "import/nsys.h"
 
@@ -108,7 +109,7 @@ static int read_schemas(struct pl_nsys *x, struct pl_err *err)
 			break;
 	}
 	pl_sqlite_query_free(q);
-	return rc;
+	return pl_nsys_keep(x, "NVTX_PAYLOAD_SCHEMA_ENTRIES", rc, err);
 }
 
 /* ---- ranges -------------------------------------------------------------------------------- */
@@ -176,15 +177,11 @@ static void join(struct group *g, const struct pl_comm_op *op)
 /* The rank in the job of a member of a communicator; -1 unknown. */
 static int64_t global_rank(const struct pl_nsys *x, uint64_t id, uint64_t rank)
 {
-	int32_t largest = 0;
-
-	for (size_t i = 0; i < x->n_comms; i++)
-		largest = x->comm[i].size > largest ? x->comm[i].size : largest;
 	for (size_t i = 0; i < x->n_comms; i++) {
 		const struct pl_nsys_comm *c = &x->comm[i];
 
-		if (c->id == id && c->size == largest) /* a communicator of the whole job */
-			return rank < (uint64_t)largest ? (int64_t)rank : -1;
+		if (c->id == id && x->job && c->size == x->job)
+			return rank < (uint64_t)x->job ? (int64_t)rank : -1;
 		if (c->id == id && c->rank >= 0 && (uint64_t)c->rank == rank)
 			return x->process[c->process].rank;
 	}
@@ -331,7 +328,7 @@ static int mpi_ranks(struct pl_nsys *x, struct pl_err *err)
 			x->process[process].rank = (int32_t)rank;
 	}
 	pl_sqlite_query_free(q);
-	return rc;
+	return pl_nsys_keep(x, "MPI_RANKS", rc, err);
 }
 
 /* The devices of the processes; returns the number of processes that have one. */
@@ -401,7 +398,7 @@ static int environment(struct pl_nsys *x, int64_t *rank, int64_t *world, struct 
 		}
 	}
 	pl_sqlite_query_free(q);
-	return rc;
+	return pl_nsys_keep(x, "TARGET_INFO_SYSTEM_ENV", rc, err);
 }
 
 /* Several processes on this host, each with a device: their order is that of the devices. */
@@ -427,45 +424,88 @@ static void by_device(struct pl_nsys *x)
 	       x->report.file);
 }
 
-/* What the export itself does not say of the process at `index`, the only one of the job. */
+/* What the export itself does not say of the process at `index`, the only one of the job. The
+ * communicators count unless the environment names more ranks than they have. */
 static int alone(struct pl_nsys *x, uint32_t index, int64_t *world, struct pl_err *err)
 {
 	struct pl_nsys_process *p = &x->process[index];
-	int64_t rank = p->rank;
+	int64_t rank = p->rank, size = 0;
 	int32_t picked;
+	bool member = rank < 0 && p->member >= 0;
 
 	if (rank < 0)
-		PL_CHECK(environment(x, &rank, world, err));
-	PL_CHECK(pl_import_pick_rank(x->o, x->report.file, (int32_t)rank, &picked, err));
+		PL_CHECK(environment(x, &rank, &size, err));
+	x->job = x->job < pl_max_i64(size, rank + 1) ? 0 : x->job;
+	member = member && x->job;
+	rank = member ? p->member : rank;
+	if (member && x->job != size) /* perhaps a part of the job */
+		PL_CHECK(pl_import_member_rank(x->o, x->report.file, p->member, x->job, &picked,
+					       err));
+	else
+		PL_CHECK(pl_import_pick_rank(x->o, x->report.file, (int32_t)rank, &picked, err));
+	if (member && picked != p->member)
+		x->job = 0;
+	*world = x->job ? x->job : size;
 	p->picked = picked != rank || picked < 0;
 	p->rank = picked;
 	return 0;
 }
 
+/* The size of the communicators of the whole job; 0: none are known. They are the largest ones,
+ * unless those contradict each other, ranks that are known, or the number of processes. */
+static int32_t job_size(struct pl_nsys *x, int32_t processes)
+{
+	int32_t size = 0;
+	bool fits = true;
+
+	for (size_t i = 0; i < x->n_comms; i++)
+		size = x->comm[i].size > size ? x->comm[i].size : size;
+	for (size_t i = 0; i < x->n_comms; i++) {
+		struct pl_nsys_process *p = &x->process[x->comm[i].process];
+		int32_t rank = x->comm[i].rank;
+
+		if (x->comm[i].size != size)
+			continue;
+		fits = fits && (p->member < 0 || p->member == rank) &&
+		       (p->rank < 0 || p->rank == rank);
+		p->member = rank;
+	}
+	for (size_t i = 0; i < x->n_processes && fits; i++)
+		for (size_t k = 0; k < i && x->process[i].member >= 0; k++)
+			fits = fits && x->process[k].member != x->process[i].member;
+	if (fits && size >= processes)
+		return size;
+	if (size)
+		pl_say(x->o->log, PL_LOG_WARN,
+		       "%s: the largest communicators of NCCL, of %d ranks, are parts of the job: "
+		       "the ranks of its processes do not come from them",
+		       x->report.file, (int)size);
+	return 0;
+}
+
 static int ranks(struct pl_nsys *x, int64_t *world, struct pl_err *err)
 {
-	int32_t largest = 0;
-	uint32_t only = 0;
+	uint32_t only = PL_NONE;
 	bool any = false;
 	int n;
 
-	*world = 0;
 	PL_CHECK(mpi_ranks(x, err));
 	n = devices(x, err);
 	PL_CHECK(n);
-	for (size_t i = 0; i < x->n_comms; i++)
-		largest = x->comm[i].size > largest ? x->comm[i].size : largest;
-	for (size_t i = 0; i < x->n_comms; i++)
-		if (x->comm[i].size == largest && x->process[x->comm[i].process].rank < 0)
-			x->process[x->comm[i].process].rank = x->comm[i].rank;
-	*world = largest;
-	for (uint32_t i = 0; i < x->n_processes; i++) {
-		any |= x->process[i].rank >= 0;
-		if (x->process[i].device >= 0)
+	x->job = job_size(x, n);
+	*world = x->job;
+	for (uint32_t i = 0; i < x->n_processes; i++)
+		if (x->n_processes == 1 || (n == 1 && x->process[i].device >= 0))
 			only = i;
+	if (only != PL_NONE)
+		PL_CHECK(alone(x, only, world, err));
+	for (uint32_t i = 0; i < x->n_processes; i++) {
+		struct pl_nsys_process *p = &x->process[i];
+
+		if (p->rank < 0 && i != only && x->job)
+			p->rank = p->member;
+		any |= p->rank >= 0;
 	}
-	if (n == 1 || x->n_processes == 1)
-		return alone(x, only, world, err);
 	if (n > 1 && !any)
 		by_device(x);
 	return 0;

@@ -102,6 +102,51 @@ sqlite3 again.sqlite "DELETE FROM MPI_P2P_EVENTS WHERE rowid > 3; DELETE FROM MP
 "$trace" -q -O csv again.sqlite | awk -F , '$11 == "MPI_Isend" { printf "%d ", $13 }' >again
 check "handles that are used again: each wait ends its own send" grep -qx '10 100 100 ' again
 
+# what MPI's calls are: prepared ones, a handle of a communicator that is used again, rows without times
+cp mpi.sqlite again.sqlite
+sqlite3 again.sqlite "INSERT INTO MPI_COMMUNICATORS VALUES (0, 5, 1000, NULL, 0, 1, 5, 5, '0', 79);
+	INSERT INTO MPI_COLLECTIVES_EVENTS VALUES (6, 7, (100 << 24) + 100, 10, 1000, 0, 64, 64, NULL);
+	INSERT INTO StringIds VALUES (11, 'MPI_Send_init');
+	INSERT INTO MPI_P2P_EVENTS VALUES (500, 600, (100 << 24) + 100, 11, 1000, 5, 1, 65536, 77)"
+status 0 "a handle that an earlier communicator had, and a send that is prepared" \
+	sh -c "'$trace' -q again.sqlite | '$BIN/merge' -v -o again.merged"
+says "9 collectives and 4 transfers matched, 0 incomplete" "numbers are those of each communicator"
+status 0 "calls of it" "$trace" -q -O csv again.sqlite
+check "what prepares sends is a call" grep -q ',host_op,MPI_Send_init,1795917515000000500,100,' out
+sqlite3 again.sqlite "CREATE TABLE t AS SELECT * FROM MPI_P2P_EVENTS; DROP TABLE MPI_P2P_EVENTS; ALTER TABLE t RENAME TO MPI_P2P_EVENTS;
+	UPDATE MPI_P2P_EVENTS SET end = NULL WHERE textId = 11; UPDATE MPI_P2P_EVENTS SET start = NULL WHERE rowid = 1;
+	UPDATE MPI_OTHER_EVENTS SET end = start - 5"
+status 0 "calls without times" "$trace" -O csv again.sqlite
+says "row 1: a call without a start; it is skipped and counted" "are counted"
+says "row 1: an end before its start (0 stands for the duration)" "an impossible duration, too"
+check "an end that is missing is unknown" grep -q ',host_op,MPI_Send_init,1795917515000000500,,' out
+
+# damage NAME TABLE: the first page of the table in NAME is none
+damage() {
+	page=$(sqlite3 "$1" "SELECT rootpage FROM sqlite_master WHERE name = '$2'")
+	printf '\000' | dd of="$1" bs=512 seek=$((page - 1)) conv=notrunc 2>/dev/null
+}
+for t in ThreadNames PROCESSES CUPTI_ACTIVITY_KIND_CUDA_EVENT TARGET_INFO_SYSTEM_ENV; do
+	cp job.sqlite part.sqlite && damage part.sqlite $t
+	status 0 "damage of $t" "$trace" -O csv part.sqlite
+	says "part.sqlite: .*what could be read of table $t is kept" "... is said"
+	check "... and events are kept" test "$(grep -c ',kernel,' out)" = 12
+	status 3 "... but with --strict" "$trace" --strict -O csv part.sqlite
+done
+cp mpi.sqlite part.sqlite && damage part.sqlite MPI_COMMUNICATORS
+status 0 "damage of the communicators" "$trace" -O csv part.sqlite
+says "what could be read of table MPI_COMMUNICATORS is kept" "... is said"
+check "... and calls are kept" grep -q ',collective,MPI_Allreduce,' out
+
+# rows of a table are counted on where a segment ends
+cp job.sqlite long.sqlite
+sqlite3 long.sqlite "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+	INSERT INTO NVTX_EVENTS SELECT 30000000 + i, 30000001 + i, 59, printf('%d %.*c', i, 1000, 'x'), (100 << 24) + 100, NULL, 0, NULL, NULL FROM n;
+	INSERT INTO NVTX_EVENTS VALUES (40000000, 39999999, 59, 'last', (100 << 24) + 100, NULL, 0, NULL, NULL)"
+status 0 "a table with long texts" "$trace" -o none long.sqlite
+says "row $(sqlite3 long.sqlite 'SELECT count(*) FROM NVTX_EVENTS'): an end before its start" "its rows have their numbers"
+rm -f long.sqlite none
+
 # steps of ranges keep their numbers in Chrome JSON
 "$trace" -q -O chrome -o steps.json job.sqlite
 for f in job.sqlite steps.json; do
@@ -134,4 +179,29 @@ status 0 "two processes that say no rank" "$trace" -O jsonl -o job.jsonl two.sql
 says "numbered by their devices" "a warning"
 check "are numbered" grep -q '"rank":1,"kind":"kernel"' job.jsonl
 says "row 1: an end before its start" "an impossible duration is counted"
+
+# a job of which the export has communicators of parts alone
+cp job.sqlite parts.sqlite
+sqlite3 parts.sqlite "UPDATE NVTX_EVENTS SET jsonText = '{\"NCCL communicator ID\": 8888, \"No. of ranks\": 2, \"Rank\": 0}', binaryData = NULL
+	WHERE textId = 7 AND globalTid >> 24 = 200"
+status 0 "two communicators of parts of the job" "$trace" -O jsonl -o job.jsonl parts.sqlite
+says "the largest communicators of NCCL, of 2 ranks, are parts of the job" "are told"
+says "numbered by their devices" "... ranks do not come from them"
+check "... which differ" grep -q '"rank":1,"kind":"kernel"' job.jsonl
+check "... nor does the size of the job" no grep -q world_size job.jsonl
+cp job.sqlite part.sqlite
+sqlite3 part.sqlite "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE globalPid >> 24 = 200; DELETE FROM NVTX_EVENTS WHERE globalTid >> 24 = 200"
+cp part.sqlite report.rank3.sqlite
+status 0 "one process, in a communicator without its rank" "$trace" -O jsonl -o job.jsonl report.rank3.sqlite
+says "its name says rank 3, and its largest communicator has 2 ranks" "is told by the file's name"
+check "... which has the rank" grep -q '"rank":3,"kind":"kernel"' job.jsonl
+check "... and no size of the job is known" no grep -q world_size job.jsonl
+mv report.rank3.sqlite report.rank1.sqlite
+status 0 "a name that says another rank of it" "$trace" -O jsonl -o job.jsonl report.rank1.sqlite
+says "its name says rank 1, but it is rank 0 of its largest communicator, which counts" "is told"
+check "... the communicator counts" grep -q '"rank": 0, "world_size": 2' job.jsonl
+sqlite3 report.rank1.sqlite "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', 'RANK=5
+WORLD_SIZE=16');"
+status 0 "an environment that names more ranks" "$trace" -O jsonl -o job.jsonl report.rank1.sqlite
+check "... has rank and size of the job" grep -q '"rank": 5, "world_size": 16' job.jsonl
 done_testing
