@@ -165,21 +165,38 @@ struct pl_dpro_dag *pl_import_dpro_dag_parse(const char *text, size_t n, struct 
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
+/* The folder of the trace as a pattern that matches nothing else, with its slash; false: too long.
+ */
+static bool folder_of(const char *trace, char *to, size_t size)
+{
+	const char *slash = strrchr(trace, '/');
+	size_t n = 0;
+
+	for (const char *s = trace; slash && s <= slash; s++) {
+		if (n + 3 > size)
+			return false;
+		if (strchr("*?[\\", *s))
+			to[n++] = '\\';
+		to[n++] = *s;
+	}
+	to[n] = '\0';
+	return true;
+}
+
 /* The path of the graph, to be freed; NULL: there is none. */
 static char *find(const char *trace)
 {
 	static const char *const below[] = { "", "*/", "*/*/" };
-	const char *slash = strrchr(trace, '/');
-	int folder = slash ? (int)(slash + 1 - trace) : 0;
-	char *found = NULL;
+	char folder[4096], *found = NULL;
 
+	if (!strcmp(trace, "stdin") || !folder_of(trace, folder, sizeof(folder)))
+		return NULL; /* a stream is in no folder */
 	for (size_t i = 0; i < PL_LEN(below) && !found; i++) {
-		char pattern[4096];
+		char pattern[sizeof(folder) + 16];
 		glob_t g = { 0 };
 
-		if (snprintf(pattern, sizeof(pattern), "%.*s%sdag.gml", folder, trace, below[i]) <
-			    (int)sizeof(pattern) &&
-		    glob(pattern, 0, NULL, &g) == 0 && g.gl_pathc)
+		snprintf(pattern, sizeof(pattern), "%s%sdag.gml", folder, below[i]);
+		if (glob(pattern, 0, NULL, &g) == 0 && g.gl_pathc)
 			found = pl_strdup(g.gl_pathv[0]);
 		globfree(&g);
 	}

@@ -74,6 +74,16 @@ row 2 ',send,b,,0,100,' "those of the largest one are"
 { p2p a 1 2 | awk '{ for (i = 0; i < 12000; i++) print }' && p2p b 5 8; } >small.log
 status 0 "... where the largest one comes late" "$trace" -o none small.log
 says "a communicator of 8 ranks comes after 12000 messages in one of 2: the peers of those messages are numbers in the smaller one" "... is said"
+{ p2p a 1 2 && p2p a 1 2; } >rank5.log
+status 0 "a file whose name says a rank that no communicator has" "$trace" -O csv rank5.log
+says "rank5.log: its name says rank 5, and its largest communicator has 2 ranks, so that is a part of the job" "... is said"
+row 1 '^0,0,5,.*,send,a,,,100,' "... the rank is that of the name, and peers are no ranks of the job"
+status 0 "... is of a job of unknown size" "$trace" -O jsonl rank5.log
+check "... which is not that of the communicator" no grep -q world_size out
+mv rank5.log rank0.log
+status 0 "a name that says another rank" "$trace" -O csv rank0.log
+says "rank0.log: its name says rank 0, but it is rank 1 of its largest communicator, which counts; if that is a part of the job, type --rank-from=name" "... is said"
+row 1 '^0,0,1,.*,send,a,,0,100,' "... the communicator counts"
 
 # --- the example profiler of NCCL
 reads ncclprof rank1.txt
@@ -86,6 +96,13 @@ says "of 1 operations only the time in which they were enqueued is known" "is sa
 status 0 "two ranks" sh -c "'$trace' -q '$corpus'/ncclprof/rank*.txt | '$BIN/merge' -v -o merged"
 says "8 messages of collectives matched, 0 halves alone" "messages of both ranks match"
 says "ranks 1: offset 500 us" "and tell their clocks"
+cp "$corpus/ncclprof/rank1.txt" rank3.txt
+status 0 "a file whose name says another rank" "$trace" --rank-from=name -O csv rank3.txt
+check "is of that rank, and peers in the communicator are no ranks of the job" \
+	grep -q '^0,[0-9]*,3,.*,send,SendWait,762220000,860000,.*,10644631396088996035,,,524288,' out
+sed 's/"Rank": 1, "Count": 64/"Rank": 0, "Count": 64/' rank3.txt >parts.txt
+status 0 "a process with several ranks in its communicators" "$trace" -O csv parts.txt
+says "parts.txt: its rank differs between its communicators" "is of no known rank"
 
 # --- Horovod
 reads horovod timeline.json
@@ -142,6 +159,11 @@ status 0 "a graph of operators beside a trace" "$trace" -v -O csv job/bps_trace_
 says "5 dependencies of operators from job/host0/0/dag.gml" "is read"
 row 7 'comes after"":""BW.conv1 Comm.0+1.MEMCPY_IN_FUSION_BUFFER""' "fused tensors come after what made them, and after their copy"
 row 11 'UPDATE_0,.*comes after"":""Comm.0+1.NCCL_ALLREDUCE Comm.0+1.MEMCPY_OUT_FUSION_BUFFER Comm.0+1""' "an update comes after its tensors"
+mkdir 'run[1]' run1 && cp job/bps_trace_final.json job/host0/0/dag.gml 'run[1]' && echo 'graph [ node [ id' >run1/dag.gml
+status 0 "a folder whose name has brackets" "$trace" -v -O csv 'run[1]/bps_trace_final.json'
+says '5 dependencies of operators from run\[1\]/dag.gml' "has its own graph"
+status 0 "from standard input" "$trace" -v -O csv - <'run[1]/bps_trace_final.json'
+check "there is none" no grep -q 'dependencies of operators' err
 for from in "$corpus/dpro" job; do
 	"$trace" -q "$from"/bps_trace_final.json | "$BIN/merge" -q | "$BIN/graph" -q -o after.graph
 	"$BIN/graph" -O text after.graph >"${from##*/}.text"
