@@ -149,11 +149,6 @@ struct extra { /* a cell of a column without a known meaning */
 	int64_t v;
 };
 
-struct place { /* the rank at (dp, pp) */
-	int64_t dp, pp;
-	int32_t rank;
-};
-
 struct table {
 	const struct pl_import_opts *o;
 	struct pl_report report;
@@ -170,9 +165,12 @@ struct table {
 	size_t n, cap;
 	struct extra *extra;
 	size_t n_extra, cap_extra;
-	uint32_t *first_extra; /* [place of the row in the file] */
-	struct place *place;
-	size_t n_place, cap_place;
+	uint32_t *first_extra;	 /* [place of the row in the file] */
+	struct pl_intern places; /* dp, pp, tp */
+	int32_t *at_place;	 /* [places]: the rank there, that of the first row */
+	size_t n_places, cap_places;
+	int64_t tp;		   /* of the first row that has one */
+	bool several_tp;	   /* others have another one */
 	int64_t stages;		   /* number of them */
 	struct pl_intern families; /* "rank:name" of the tracks, in their order */
 	uint32_t *n_tracks;	   /* [rank_key]: number of its tracks */
@@ -335,19 +333,19 @@ static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err 
 
 static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 {
-	const struct place place = { r->dp, r->pp, r->rank };
+	const int64_t key[3] = { r->dp, r->pp, r->tp };
+	pl_id id;
 
+	t->tp = t->tp == NO_VALUE ? r->tp : t->tp;
+	t->several_tp |= r->tp != NO_VALUE && r->tp != t->tp;
 	if (r->pp == NO_VALUE || r->pp < 0 || r->pp >= 1 << 20)
 		return 0;
 	if (r->pp >= t->stages)
 		t->stages = r->pp + 1;
-	/* rows of one place follow one another, so a search from the end is short */
-	for (size_t i = t->n_place; i-- > 0;)
-		if (t->place[i].pp == r->pp && t->place[i].dp == r->dp)
-			return 0;
-	if (t->n_place >= 1 << 16)
-		return 0;
-	return pl_append(&t->place, &t->n_place, &t->cap_place, &place, sizeof(place), err);
+	PL_CHECK(pl_intern_add(&t->places, (const char *)key, sizeof(key), &id, err));
+	return id < t->n_places ? 0
+				: pl_append(&t->at_place, &t->n_places, &t->cap_places, &r->rank,
+					    sizeof(r->rank), err);
 }
 
 static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
@@ -436,12 +434,12 @@ static bool restarts(const struct table *t)
 
 /* ---- rows out ------------------------------------------------------------------------------ */
 
-static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp)
+static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp, int64_t tp)
 {
-	for (size_t i = 0; i < t->n_place; i++)
-		if (t->place[i].dp == dp && t->place[i].pp == pp)
-			return t->place[i].rank;
-	return -1;
+	const int64_t key[3] = { dp, pp, tp };
+	pl_id id = pl_intern_find(&t->places, (const char *)key, sizeof(key));
+
+	return id == PL_NONE ? -1 : t->at_place[id];
 }
 
 /* The track of a row: one for all computation of a rank, one for each type of communication. */
@@ -490,6 +488,16 @@ static void put_int(struct table *t, uint8_t role, unsigned c, int64_t v)
 		pl_import_rows_put(&t->rows, role, PL_V_INT, key_of(t, c), v);
 }
 
+/* Where ranks of several tensor-parallel ranks communicate, each of these has a group of its own.
+ */
+static pl_id place_group(struct table *t, const char *what, int64_t place, int64_t tp)
+{
+	if (!t->several_tp || tp == NO_VALUE)
+		return pl_import_rows_format(&t->rows, "%s%lld", what, (long long)place);
+	return pl_import_rows_format(&t->rows, "%s%lld.t%lld", what, (long long)place,
+				     (long long)tp);
+}
+
 /* Group and peer, if no column of the table names them and the type of the operation decides. */
 static void put_group(struct table *t, const struct row *r, const struct meaning *m)
 {
@@ -503,9 +511,9 @@ static void put_group(struct table *t, const struct row *r, const struct meaning
 		return;
 	}
 	if (m->group == G_DP && r->pp != NO_VALUE)
-		group = pl_import_rows_format(rows, "dp.s%lld", (long long)r->pp);
+		group = place_group(t, "dp.s", r->pp, r->tp);
 	else if (m->group == G_EMBED && r->dp != NO_VALUE)
-		group = pl_import_rows_format(rows, "emb.d%lld", (long long)r->dp);
+		group = place_group(t, "emb.d", r->dp, r->tp);
 	else if (m->group == G_ALL)
 		group = pl_import_rows_format(rows, "all");
 	else if (m->group == G_SELF)
@@ -517,7 +525,7 @@ static void put_group(struct table *t, const struct row *r, const struct meaning
 		return;
 	/* after the last stage comes the first one, with the next chunk of the model */
 	to = (r->pp + (m->group == G_NEXT ? 1 : stages - 1)) % stages;
-	peer = rank_at(t, r->dp, to);
+	peer = rank_at(t, r->dp, to, r->tp);
 	if (peer >= 0)
 		pl_import_rows_put(rows, PL_R_PEER, PL_V_INT, PL_NONE, peer);
 }
@@ -629,7 +637,8 @@ static void table_free(struct table *t)
 	pl_free(t->row);
 	pl_free(t->extra);
 	pl_free(t->first_extra);
-	pl_free(t->place);
+	pl_intern_fini(&t->places);
+	pl_free(t->at_place);
 	pl_free(t->n_tracks);
 	pl_intern_fini(&t->families);
 	pl_intern_fini(&t->rank_key);
@@ -638,7 +647,7 @@ static void table_free(struct table *t)
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct table t = { .o = o };
+	struct table t = { .o = o, .tp = NO_VALUE };
 	int rc;
 
 	pl_import_rows_init(&t.rows, &t.report, in, o, sink, st, "optable", &t);

@@ -56,9 +56,35 @@ static void test_optable(void)
 	   "strict: %s", err.msg);
 }
 
+/* Ranks that differ in their tensor-parallel rank alone have peers and groups of their own. */
+static void test_tensor_parallel(void)
+{
+	static const char head[] = "rank,step,optype,start_ts,duration,dp_rank,stage,tp_rank\n";
+	char table[1024];
+
+	snprintf(table, sizeof(table), "%s%s", head,
+		 "0,1,forward-send,0,1,0,0,0\n1,1,forward-send,0,1,0,0,1\n"
+		 "2,1,forward-recv,0,1,0,1,0\n3,1,forward-recv,0,1,0,1,1\n"
+		 "1,1,grads-reduce-scatter,2,1,0,0,1\n3,1,embedding-grads-all-reduce,2,1,0,1,1\n");
+	ok(import("t.csv", table, NULL) == 0 && st.events == 10, "a table with tensor parallelism");
+	ok(strstr(rows(),
+		  "send 'forward-send' t1 0 1000000000 step<step>=1 <coll>='send' <peer>=2"),
+	   "each rank sends to the one with its tensor-parallel rank");
+	ok(strstr(rows(), "<coll>='send' <peer>=3\n") &&
+		   strstr(rows(), "<coll>='recv' <peer>=0\n") &&
+		   strstr(rows(), "<coll>='recv' <peer>=1\n"),
+	   "... all of them");
+	ok(strstr(rows(), "<group>='dp.s0.t1'") && strstr(rows(), "<group>='emb.d0.t1'"),
+	   "groups are those of one tensor-parallel rank");
+	snprintf(table, sizeof(table), "%s%s", head, "1,1,grads-reduce-scatter,2,1,0,0,1\n");
+	ok(import("t.csv", table, NULL) == 0 && strstr(rows(), "<group>='dp.s0'\n"),
+	   "where there is one such rank, names do without it");
+}
+
 int main(void)
 {
 	test_optable();
+	test_tensor_parallel();
 	pl_buf_fini(&notes.text);
 	return done_testing();
 }
