@@ -501,25 +501,19 @@ static int load(struct reader *r, struct pl_err *err)
 /* The text of *in, if that is a trace of Chakra: *in becomes an input of *json. */
 static int convert(struct pl_in **in, struct pl_buf *json, struct pl_err *err)
 {
-	struct pl_buf all = { 0 };
+	struct pl_in *text;
 	const uint8_t *p;
 	int64_t n = pl_in_peek(*in, PEEK, &p, err);
-	int rc;
 
 	if (n < 0 || !pl_trace_is_chakra(p, (size_t)n))
 		return n < 0 ? (int)n : 0;
-	PL_TRY(pl_in_read_all(*in, (size_t)4 << 30, &all, err));
-	PL_TRY(pl_import_et_of_chakra(all.p, all.n, json, err));
-	{
-		struct pl_in *text = pl_in_open_mem(pl_in_name(*in), json->p, json->n, err);
-
-		PL_TRY(text ? 0 : err->code);
-		pl_in_close(*in);
-		*in = text;
-	}
-out:
-	pl_buf_fini(&all);
-	return rc;
+	PL_CHECK(pl_import_et_of_chakra(*in, json, err));
+	text = pl_in_open_mem(pl_in_name(*in), json->p, json->n, err);
+	if (!text)
+		return err->code;
+	pl_in_close(*in);
+	*in = text;
+	return 0;
 }
 
 int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts *o,

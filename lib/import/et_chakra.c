@@ -8,6 +8,8 @@
 #include "io/write.h"
 #include "trace/chakra.h"
 
+#define MOST ((size_t)1 << 30) /* bytes of a message */
+
 /* "[[1, 2, 0, 64, 4, 'cuda:0']]" as JSON; PyTorch's text has no quotes inside of quotes. */
 static void put_values(struct pl_writer *w, const char *key, const struct pl_pb_field *io)
 {
@@ -39,11 +41,13 @@ static void put_attr(struct pl_writer *w, const struct pl_chakra_attr *a, size_t
 	pl_write_char(w, '}');
 }
 
+/* A node, if it is of communication: the others are far more. */
 static void put_node(struct pl_writer *w, struct pl_pb_in message, bool *any)
 {
 	struct pl_pb_in m = message;
 	struct pl_pb_field f, name = { .n = 0 };
 	size_t n = 0;
+	uint8_t nclass;
 
 	while (pl_pb_next(&m, &f))
 		if (f.number == PL_CK_NAME && f.bytes)
@@ -55,6 +59,9 @@ static void put_node(struct pl_writer *w, struct pl_pb_in message, bool *any)
 			return;
 		n -= 3;
 	}
+	nclass = n ? pl_import_name_class((const char *)name.p, n) : PL_N_PLAIN;
+	if (nclass != PL_N_RPC && nclass != PL_N_HOSTCOMM)
+		return; /* et.c has no use for it */
 	pl_write_text(w, *any ? ",{\"name\":" : "{\"name\":");
 	*any = true;
 	pl_write_json_str(w, n ? (const char *)name.p : "", n);
@@ -90,22 +97,49 @@ static void put_head(struct pl_writer *w, struct pl_pb_in m)
 	pl_write_text(w, ",\"nodes\":[");
 }
 
-int pl_import_et_of_chakra(const uint8_t *p, size_t n, struct pl_buf *json, struct pl_err *err)
+/* The next message, behind its length. 1: there is one; 0: the input ends; *cut: it ends too early.
+ */
+static int next_message(struct pl_in *in, struct pl_pb_in *m, bool *cut, struct pl_err *err)
 {
-	const uint8_t *end = n ? p + n : p;
-	struct pl_writer w = { 0 };
-	bool first = true, any = false;
+	const uint8_t *p, *q;
 	uint64_t size;
+	int64_t n = pl_in_peek(in, 10, &p, err);
+
+	if (n <= 0)
+		return (int)n;
+	q = p;
+	*cut = !pl_pb_take_varint(&q, p + n, &size) || size > MOST;
+	if (*cut)
+		return 0;
+	pl_in_skip(in, (size_t)(q - p));
+	n = pl_in_peek(in, (size_t)size, &p, err);
+	if (n < 0)
+		return (int)n;
+	*cut = (uint64_t)n < size;
+	if (!*cut)
+		*m = pl_pb_message(p, (size_t)size);
+	return !*cut;
+}
+
+int pl_import_et_of_chakra(struct pl_in *in, struct pl_buf *json, struct pl_err *err)
+{
+	struct pl_writer w = { 0 };
+	bool first = true, any = false, cut = false;
+	struct pl_pb_in m;
 	int rc;
 
-	for (; p < end && pl_pb_take_varint(&p, end, &size) && size <= (uint64_t)(end - p);
-	     p += size, first = false)
+	for (; (rc = next_message(in, &m, &cut, err)) > 0; first = false) {
+		size_t size = (size_t)(m.end - m.p);
+
 		if (first)
-			put_head(&w, pl_pb_message(p, (size_t)size));
+			put_head(&w, m);
 		else
-			put_node(&w, pl_pb_message(p, (size_t)size), &any);
-	pl_write_text(&w, p == end ? "]}" : "");
-	rc = pl_write_check(&w, err);
+			put_node(&w, m, &any);
+		pl_in_skip(in, size);
+	}
+	pl_write_text(&w, cut ? "" : "]}");
+	if (rc >= 0)
+		rc = pl_write_check(&w, err);
 	if (rc >= 0) {
 		*json = w.b;
 		memset(&w.b, 0, sizeof(w.b));

@@ -247,9 +247,9 @@ struct pl_et_file {
 	struct pl_et_node *node; /* by rf */
 	size_t n, cap;
 };
-/* The text of an execution trace of PyTorch with the nodes of one of Chakra: et_chakra.c. */
-int pl_import_et_of_chakra(const uint8_t *p, size_t n, struct pl_buf *json,
-			   struct pl_err *err) PL_MUST;
+/* The text of an execution trace of PyTorch with the nodes of communication of one of Chakra, which
+ * is read message by message: et_chakra.c. */
+int pl_import_et_of_chakra(struct pl_in *in, struct pl_buf *json, struct pl_err *err) PL_MUST;
 /* The file of the process `pid`; if several have this pid, the one of this rank. NULL: none. */
 const struct pl_et_file *pl_import_et_find(const struct pl_et *et, const char *pid, int32_t rank);
 

@@ -22,7 +22,7 @@ struct notes {
 	uint8_t type[64]; /* of tracks */
 	int64_t stream[64];
 	int32_t device[64];
-	bool ordered; /* rows of columns ascend, firsts add up */
+	bool ordered; /* rows of columns ascend, firsts add up, tracks are there */
 	uint64_t seen;
 };
 
@@ -54,6 +54,8 @@ static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *
 
 	n->ordered &= b->first == n->seen;
 	n->seen += b->n;
+	for (uint32_t r = 0; r < b->n; r++)
+		n->ordered &= b->track[r] < seg->n_tracks;
 	for (uint32_t i = 0; i < b->n_cols; i++)
 		for (uint32_t k = 1; k < b->col[i].n; k++)
 			n->ordered &= b->col[i].row[k] > b->col[i].row[k - 1];
