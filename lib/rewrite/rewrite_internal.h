@@ -309,6 +309,9 @@ static inline int rw_result(struct pl_rewriter *r, int rc, struct pl_err *err)
 	return rc;
 }
 
+/* rewrite_network.c: how many members the communication of a recorded transfer has now, which had
+ * n. */
+uint32_t pl_rewrite_members(const struct pl_rewriter *r, uint32_t transfer, uint32_t n);
 /* rewrite_network.c: count fitted transfers, and collectives of unknown algorithm. */
 void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 			    struct pl_rewrite_basis *b);

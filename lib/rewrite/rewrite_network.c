@@ -308,20 +308,39 @@ static struct comm_key key_of(const struct rw_comms *c, size_t class)
 	return key;
 }
 
+/* How many members a communication of n has over the network. Smaller groups, such as those of
+ * experts, grow by the same factor. */
+static uint32_t members(uint32_t n, uint32_t replicas, const struct rw_network *net)
+{
+	uint64_t now = n;
+
+	if (replicas && net->ranks)
+		now = now / replicas *
+		      (uint64_t)fmax(1, round((double)replicas * net->ranks / net->replicas));
+	return (uint32_t)(now < UINT32_MAX ? now : UINT32_MAX);
+}
+
+uint32_t pl_rewrite_members(const struct pl_rewriter *r, uint32_t transfer, uint32_t n)
+{
+	const struct rw_network *net = &rw_now(r)->network;
+	const struct rw_comms *comms = r->facts.comms;
+	const struct pl_enode *x = &r->e->node[transfer];
+	uint32_t class;
+
+	if (!net->ranks || !net->replicas || !comms || x->origin == PL_NONE)
+		return n;
+	class = comms->class[r->e->g->step[x->step].shape][x->origin];
+	return class == PL_NONE ? n : members(n, key_of(comms, class).replicas, net);
+}
+
 static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_network *net)
 {
-	uint64_t n = key->n;
-
-	/* smaller groups, such as those of experts, grow by the same factor */
-	if (key->replicas && net->ranks)
-		n = n / key->replicas *
-		    (uint64_t)fmax(1, round((double)key->replicas * net->ranks / net->replicas));
 	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
 				      .coll = (uint8_t)key->coll,
 				      .algo = (uint8_t)key->algorithm,
 				      .was = (uint8_t)key->algorithm,
 				      .group = PL_NONE,
-				      .n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX),
+				      .n = members(key->n, key->replicas, net),
 				      .recorded = key->n,
 				      .bytes = key->bytes,
 				      .change = net->change,

@@ -258,6 +258,7 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 					   uint32_t meeting)
 {
 	const struct rw_state *st = rw_now(r);
+	const struct rw_network *net = &st->network;
 	struct pl_cost_comm c = { .group = PL_NONE };
 	bool any = false;
 
@@ -265,7 +266,13 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 		if (st->b.set[t] != set)
 			continue;
 		if (!any) {
-			c = rw_comm_of(r->e, r->comm[rw_first(r, t)->comm].arrive, meeting);
+			const struct rw_comm *first = &r->comm[rw_first(r, t)->comm];
+
+			c = rw_comm_of(r->e, first->arrive, meeting);
+			c.n = net->ranks && !net->replicas /* nothing is known to be data-parallel
+							    */
+				      ? net->ranks
+				      : pl_rewrite_members(r, first->transfer, c.n);
 			c.bytes = 0;
 			c.algo = st->choice[t].algo;
 			c.servers = st->choice[t].servers;
@@ -273,11 +280,9 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 		any = true;
 		c.bytes = pl_add_sat(c.bytes, r->tensor[t].bytes);
 	}
-	if (any && st->network.ranks)
-		c.n = st->network.ranks;
 	c.parts = st->b.parts[set];
-	c.change = st->network.change;
-	c.n_changes = st->network.n_changes;
+	c.change = net->change;
+	c.n_changes = net->n_changes;
 	return c;
 }
 

@@ -433,6 +433,33 @@ static void test_disjoint(void)
 	is_i64(same, total, "what other ranks communicate slows nobody down");
 }
 
+/* Twice the ranks: each group of replicas has twice the members, those of pairs, too. */
+static void test_ranks(void)
+{
+	const struct pl_rewrite ranks = { .op = PL_RW_RANKS, .k = 2 * RANKS, .to = -1 };
+	int right = 0, pairs = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= CASES(20); seed++) {
+		struct mixed x = { .open = false };
+		struct pl_err err = { 0 };
+		uint32_t n = 0, was[MOST];
+
+		if (mixed_init(&x, seed, true, &err))
+			pl_rewrite_tensors(x.r, &n);
+		for (uint32_t t = 0; t < n; t++)
+			was[t] = pl_rewrite_comm(x.r, t).n;
+		if (n && pl_rewrite(x.r, &ranks, &err) < 0)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+		for (uint32_t t = 0; t < n; t++, total++) {
+			right += pl_rewrite_comm(x.r, t).n == 2 * was[t];
+			pairs += was[t] == 2;
+		}
+		mixed_fini(&x);
+	}
+	is_i64(right, total, "twice the ranks: groups of all sizes have twice the members");
+	ok(pairs > 0 && pairs < total, "... of which there are several");
+}
+
 /* The transfers of the edit that lie on other streams than those of their groups. */
 static uint32_t misplaced(const struct mixed *x)
 {
@@ -496,6 +523,7 @@ int main(void)
 	ALONE(test("... in any order", true, true, 90));
 	ALONE(test("... of unknown sizes", false, false, 350));
 	test_sizes();
+	test_ranks();
 	test_disjoint();
 	test_streams(false);
 	test_streams(true);
