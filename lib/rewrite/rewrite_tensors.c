@@ -53,6 +53,24 @@ static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
 	return 0;
 }
 
+/* The set of the line has the algorithm that a line before gave to some of its tensors. */
+static void share_algorithm(const struct pl_rewriter *r, const uint32_t *tensor, uint32_t n)
+{
+	const struct rw_choice *was = r->state[0].choice;
+	struct rw_choice *now = rw_now(r)->choice, of_set;
+	uint32_t chosen = 0;
+
+	while (chosen < n && now[tensor[chosen]].algo == was[tensor[chosen]].algo)
+		chosen++;
+	if (chosen == n)
+		return;
+	of_set = now[tensor[chosen]];
+	for (uint32_t i = 0; i < n; i++) {
+		now[tensor[i]].algo = of_set.algo;
+		now[tensor[i]].servers = of_set.servers;
+	}
+}
+
 static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_buckets *b = &rw_now(r)->b;
@@ -61,8 +79,10 @@ static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 
 	if (rc == 0)
 		rc = check_fuse(r, rw, tensor, err);
-	if (rc == 0 && (rc = pl_plan_buckets_fuse(b, tensor, rw->n_args, err)) == 0)
+	if (rc == 0 && (rc = pl_plan_buckets_fuse(b, tensor, rw->n_args, err)) == 0) {
+		share_algorithm(r, tensor, rw->n_args);
 		rc = pl_plan_buckets_number(b, NULL, err);
+	}
 	pl_free(tensor);
 	return rc;
 }

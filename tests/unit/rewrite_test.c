@@ -317,7 +317,7 @@ static void test_plans(void)
 						"recompute L2" };
 	struct pl_err err = { 0 };
 	struct job j;
-	pl_ns base, step = 0, sum_f = 0, sum_b = 0;
+	pl_ns base, step = 0, sum_f = 0, sum_b = 0, tree = 0, ring = 0;
 
 	if (!ok(job_init(&j, 7, 5, 4, &err), "a job of five layers (%s)", err.msg)) {
 		job_fini(&j);
@@ -334,6 +334,13 @@ static void test_plans(void)
 	   "all tensors as one (%s)", err.msg);
 	ok(one(&j, "algorithm tree", &step, &err) == 0 && step > base, "a slower algorithm (%s)",
 	   err.msg);
+	ok(one(&j, "algorithm tree \"grad L0\"\nfuse-tensors \"grad L1\" \"grad L0\"", &step,
+	       &err) == 0 &&
+		   one(&j, "fuse-tensors \"grad L1\" \"grad L0\"\nalgorithm tree \"grad L0\"",
+		       &tree, &err) == 0 &&
+		   one(&j, "fuse-tensors \"grad L1\" \"grad L0\"", &ring, &err) == 0 &&
+		   step == tree && step > ring,
+	   "the algorithm of a tensor that is fused later (%s)", err.msg);
 	ok(one(&j, "bandwidth nic x 4", &step, &err) == 0 && step < base, "a faster link (%s)",
 	   err.msg);
 	ok(one(&j, "ranks 128", &step, &err) == 0 && step > base, "more ranks (%s)", err.msg);
