@@ -323,6 +323,11 @@ bool pl_rewrite_is_first(unsigned op)
 	return pl_rewrite_kinds[op]->first;
 }
 
+bool pl_rewrite_is_last(unsigned op)
+{
+	return pl_rewrite_kinds[op]->last;
+}
+
 bool pl_rewrite_is_network(unsigned op)
 {
 	return pl_rewrite_kinds[op]->network;
@@ -364,11 +369,14 @@ static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 	return kind->comm || s->overlaps || (kind->network && s->over);
 }
 
+#define TURNS 5
+
+/* wrap asks what the communication that it joins takes over the network of the plan. */
 static int turn_of(unsigned op)
 {
 	const struct pl_rewrite_kind *kind = pl_rewrite_kinds[op];
 
-	return kind->first ? 0 : kind->before ? 1 : kind->last ? 3 : 2;
+	return kind->first ? 0 : kind->before ? 1 : kind->network ? 2 : kind->last ? 4 : 3;
 }
 
 /* One state for all of it: buckets are built once, when all is known; even without rewrites if
@@ -380,7 +388,7 @@ static int change(struct pl_rewriter *r, const char *file, const struct pl_rewri
 	size_t mark = pl_rewrite_mark(r);
 	int rc = pl_rewrite_push_state(r, err);
 
-	for (int turn = 0; turn < 4; turn++)
+	for (int turn = 0; turn < TURNS; turn++)
 		for (size_t i = 0; rc == 0 && i < n; i++) {
 			if (turn_of(rw[i].op) != turn)
 				continue;

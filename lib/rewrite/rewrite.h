@@ -40,6 +40,7 @@ bool pl_rewrite_is_timing(const struct pl_plan *p);
 bool pl_rewrite_changes_durations(unsigned op);
 /* Is it applied to a graph alone? Other rewrites apply to the graph that it makes. */
 bool pl_rewrite_is_first(unsigned op);
+bool pl_rewrite_is_last(unsigned op);	 /* is it applied behind all others? */
 bool pl_rewrite_is_network(unsigned op); /* does it change what communication costs? */
 /* A warning: layers are divided, and the times of links are not known. */
 #define PL_REWRITE_LINKS_UNKNOWN                                                                   \
@@ -54,6 +55,7 @@ struct pl_rewrite_basis {
 		       */
 	bool links_assumed; /* that a rank has one link for all that it sends */
 	bool links_unknown; /* of ranks that share layers: PL_REWRITE_LINKS_UNKNOWN */
+	bool unused_link;   /* no communication uses a link that a rewrite changes */
 	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
 	double work_ns;	    /* standard error of the changed operations, of a rank in a step */

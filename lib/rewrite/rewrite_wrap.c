@@ -26,10 +26,17 @@ struct wrap {
 	bool differ;	/* ranks have other groups for the same communication */
 };
 
+/* Over the network of the plan. */
 static double cost_of(const struct wrap *w, uint32_t arrive, int64_t bytes)
 {
+	const struct rw_network *net = &rw_now(w->r)->network;
 	struct pl_cost_comm c = rw_comm_of(w->r->e, arrive, (uint32_t)w->r->e->g->n_ranks);
+	uint32_t transfer = pl_edit_transfer(w->r->e, arrive);
 
+	if (transfer != PL_NONE)
+		c.n = pl_rewrite_members(w->r, transfer, c.n);
+	c.change = net->change;
+	c.n_changes = net->n_changes;
 	c.bytes = bytes;
 	return (double)pl_cost_transfer(w->r->c, &c);
 }
