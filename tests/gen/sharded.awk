@@ -2,7 +2,7 @@
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
 #		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
-#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X] [-v keep=1] [-v behind=1]
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1] [-v costs=X] [-v keep=1] [-v behind=1] [-v reads=NS]
 #		-f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
@@ -20,7 +20,7 @@
 # last reduces; of `every` (1) steps only the last does. Gradients have `widens` (1) times the bytes of parameters. With
 # `averages`, reduced shards are averaged over copies of them. With `late`, the thread goes on so long after the gather of the
 # outermost group has ended, except in the first step, with another operation than behind other gathers. With `whole`, each rank has all parameters, and gathers
-# none. With `keep`, groups keep their parameters until the backward pass. Beside a transfer, operations of the thread lose the share `costs` (0.25) of their time. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
+# none. With `keep`, groups keep their parameters until the backward pass. With `reads`, a step begins with so long a read of its batch. Beside a transfer, operations of the thread lose the share `costs` (0.25) of their time. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
 function min(a, b) { return a < b ? a : b }
 function put(r, cat, name, tid, from, until, dims) {
@@ -271,6 +271,11 @@ BEGIN {
 		for (r = 0; r < 2; r++) {
 			from[r] = at[r]
 			at[r] += 10000
+			if (reads) {
+				was = at[r]
+				op(r, "aten::stack", reads, "")
+				put(r, "user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, was - 500, at[r] - 500, "")
+			}
 		}
 		for (pass_number = 1; pass_number <= micro; pass_number++)
 			both_passes()
