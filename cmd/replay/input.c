@@ -10,6 +10,7 @@
 void changes_fini(struct changes *x)
 {
 	pl_plan_fini(&x->plan);
+	pl_plan_fini(&x->all);
 	pl_topology_fini(&x->topo);
 	pl_predictor_free(x->predictor);
 	pl_free(x->hits);
@@ -19,10 +20,11 @@ void changes_fini(struct changes *x)
 const struct pl_rewrite *change_line(const struct changes *x, size_t i)
 {
 	size_t n = x->structural ? x->structural->n_rw : 0;
+	const struct pl_plan *rest = x->all.n_rw ? &x->all : &x->plan;
 
 	if (i < n)
 		return &x->structural->rw[i];
-	return i - n < x->plan.n_rw ? &x->plan.rw[i - n] : NULL;
+	return i - n < rest->n_rw ? &rest->rw[i - n] : NULL;
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -209,10 +211,10 @@ static int use_durations(const struct config *c, struct changes *x, const uint64
 	return explain_plan(NULL, &x->plan, r, err);
 }
 
-/* The lines that come first are applied to the graph, and the others to the graph that they make,
+/* Tensor parallelism is applied to the graph alone, and the other lines to the graph that it makes,
  * as if that had been read. */
-static int use_in_turn(const struct config *c, const struct pl_plan *p, const struct changes *x,
-		       bool (*is_first)(unsigned op), struct report *r, struct pl_err *err)
+static int use_first(const struct config *c, const struct pl_plan *p, const struct changes *x,
+		     struct report *r, struct pl_err *err)
 {
 	struct pl_plan first = *p;  /* borrows all but the list */
 	struct changes others = *x; /* borrows all but the plan and the hits */
@@ -224,7 +226,7 @@ static int use_in_turn(const struct config *c, const struct pl_plan *p, const st
 	first.n_rw = 0;
 	PL_TRY(pl_alloc(&first.rw, p->n_rw, sizeof(*p->rw), err));
 	for (size_t i = 0; i < p->n_rw; i++)
-		if (is_first(p->rw[i].op))
+		if (pl_rewrite_is_first(p->rw[i].op))
 			first.rw[first.n_rw++] = p->rw[i];
 		else
 			PL_TRY(pl_plan_add(&others.plan, &p->rw[i], err));
@@ -242,25 +244,196 @@ out:
 	return rc;
 }
 
-static bool is_structure(unsigned op)
+/* Does it only change the durations of communication? Then microbatches do not repeat it. */
+static int find_comm_only(const struct pl_graph *g, const struct pl_rewrite *rw, bool *only,
+			  struct pl_err *err)
 {
-	return !pl_rewrite_changes_durations(op);
+	struct pl_graph_select s;
+	bool comm = false, other = false;
+
+	*only = rw->op == PL_RW_NO_SYNC;
+	if (rw->op != PL_RW_SCALE && rw->op != PL_RW_REMOVE && rw->op != PL_RW_SET &&
+	    rw->op != PL_RW_FIX)
+		return 0;
+	PL_CHECK(pl_graph_select_init(&s, &rw->select, g, NULL, err));
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *sh = &g->shape[k];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes && !other; i++) {
+			bool is = pl_graph_select_is_comm(sh->role[i], sh->kind[i]);
+			bool selected = pl_graph_selects(&s, sh, i);
+
+			comm |= selected && is;
+			other |= selected && !is;
+		}
+	}
+	pl_graph_select_fini(&s);
+	*only = comm && !other;
+	return 0;
+}
+
+/* The turns of lines. Each but the first of them is applied to what those before have made, as if
+ * that had been read. */
+enum turn {
+	TURN_OVERLAP, /* what moves waits of communication that other lines build again */
+	TURN_GRAPH,   /* all else that changes the graph or its network */
+	TURN_WORK,    /* durations */
+	TURN_LAST,    /* microbatches, which repeat what has these durations */
+	TURN_COMM,    /* durations of communication, which they do not repeat */
+	TURNS
+};
+
+/* The turn of each line, and *some if there are several turns. */
+static int find_turns(const struct pl_plan *p, const struct pl_graph *g, uint8_t *turn, bool *some,
+		      struct pl_err *err)
+{
+	bool overlaps = false, builds = false, last = false, work = false, comm;
+
+	*some = false;
+	for (size_t i = 0; i < p->n_rw; i++) {
+		overlaps |= p->rw[i].op == PL_RW_OVERLAP;
+		last |= pl_rewrite_is_last(p->rw[i].op);
+		builds |= pl_rewrite_is_comm(p->rw[i].op) || pl_rewrite_is_last(p->rw[i].op);
+	}
+	for (size_t i = 0; i < p->n_rw; i++) {
+		const struct pl_rewrite *rw = &p->rw[i];
+
+		turn[i] = TURN_GRAPH;
+		if (pl_rewrite_changes_durations(rw->op)) {
+			comm = false;
+			if (last)
+				PL_CHECK(find_comm_only(g, rw, &comm, err));
+			turn[i] = comm ? TURN_COMM : TURN_WORK;
+			work |= !comm;
+		} else if (overlaps && builds && !pl_rewrite_is_comm(rw->op) &&
+			   !pl_rewrite_is_network(rw->op) && !pl_rewrite_is_last(rw->op)) {
+			turn[i] = TURN_OVERLAP;
+		}
+		*some |= turn[i] != TURN_GRAPH;
+	}
+	for (size_t i = 0; i < p->n_rw && work; i++)
+		if (pl_rewrite_is_last(p->rw[i].op))
+			turn[i] = TURN_LAST;
+	return 0;
+}
+
+/* The changed durations of r->s become those of its graph. */
+static int take_durations(struct report *r, struct pl_err *err)
+{
+	struct pl_edit e = { 0 };
+	int rc;
+
+	PL_TRY(pl_sim_edit(r->s, 0, r->g.n_steps, &e, err));
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		const pl_ns *ns = pl_sim_durations(r->s, k);
+		uint32_t n = r->g.shape[r->g.step[k].shape].n_nodes;
+
+		for (uint32_t i = r->g.shape[r->g.step[k].shape].n_entries; i < n; i++)
+			PL_TRY(pl_edit_set_dur(&e, e.step[k].first + i, ns[i], err));
+	}
+	PL_TRY(pl_sim_settle(&e, err));
+	rc = take_graph(r, &e, err);
+out:
+	pl_edit_fini(&e);
+	return rc;
+}
+
+/* The lines of a turn. That of the graph checks that the job has the tensors of the plan. */
+static int use_turn(const struct config *c, const struct pl_plan *p, const uint8_t *turn,
+		    enum turn now, const struct changes *x, struct report *r, struct pl_err *err)
+{
+	struct changes some = *x; /* borrows all but the plan and the hits */
+	struct pl_plan lines;	  /* borrows from both plans */
+	int rc = 0;
+
+	some.hits = NULL;
+	pl_plan_init(&some.plan);
+	some.plan.file = p->file;
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (turn[i] == now)
+			PL_TRY(pl_plan_add(&some.plan, &p->rw[i], err));
+	lines = some.plan;
+	if (now == TURN_GRAPH) {
+		lines.tensor = p->tensor;
+		lines.n_tensors = p->n_tensors;
+	}
+	if (!lines.n_rw && !lines.n_tensors)
+		goto out;
+	if (now == TURN_WORK || now == TURN_COMM) {
+		PL_TRY(use_durations(c, &some, NULL, r, err));
+	} else {
+		if (now == TURN_LAST)
+			PL_TRY(take_durations(r, err));
+		PL_TRY(use_plan(&lines, x, r, err));
+	}
+out:
+	pl_plan_fini(&some.plan);
+	pl_free(some.hits);
+	return rc;
+}
+
+static int use_turns(const struct config *c, const struct pl_plan *p, const uint8_t *turn,
+		     const struct changes *x, struct report *r, struct pl_err *err)
+{
+	for (int now = 0; now < TURNS; now++)
+		PL_CHECK(use_turn(c, p, turn, (enum turn)now, x, r, err));
+	r->basis.in_other_parts = false; /* that is not all that changes */
+	return 0;
 }
 
 int use_lines(const struct config *c, const struct pl_plan *p, const struct changes *x,
 	      struct report *r, struct pl_err *err)
 {
-	bool some = false, network = false, first = false;
+	uint8_t *turn;
+	bool some;
+	int rc = 0;
 
-	for (size_t i = 0; i < p->n_rw; i++) {
-		first |= pl_rewrite_is_first(p->rw[i].op);
-		some |= pl_rewrite_changes_durations(p->rw[i].op);
-		network |= pl_rewrite_is_network(p->rw[i].op);
-	}
-	if (first)
-		return use_in_turn(c, p, x, pl_rewrite_is_first, r, err);
-	return some && !network ? use_in_turn(c, p, x, is_structure, r, err)
-				: use_plan(p, x, r, err);
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (pl_rewrite_is_first(p->rw[i].op))
+			return use_first(c, p, x, r, err);
+	if (!p->n_rw && !p->n_tensors)
+		return 0;
+	PL_CHECK(pl_alloc(&turn, p->n_rw, sizeof(*turn), err));
+	PL_TRY(find_turns(p, &r->g, turn, &some, err));
+	PL_TRY(some ? use_turns(c, p, turn, x, r, err) : use_plan(p, x, r, err));
+	if (r->basis.unused_link)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "a change of the network selects no operation; no communication uses that "
+		       "link");
+	r->basis.unused_link = false; /* once */
+out:
+	pl_free(turn);
+	return rc;
+}
+
+/* A line of --what-if concerns all microbatches of a plan, so lines such as accumulate wait for the
+ * lines of --what-if. */
+int hold_back(const struct config *c, struct changes *x, struct pl_plan *p, struct pl_err *err)
+{
+	size_t n = 0, last = 0;
+
+	for (size_t i = 0; i < p->n_rw; i++)
+		last += pl_rewrite_is_last(p->rw[i].op);
+	if (!last || !x->structural || !x->plan.n_rw)
+		return 0;
+	for (size_t i = 0; i < x->plan.n_rw && c->expand; i++)
+		if (x->plan.rw[i].op == PL_RW_BATCH || x->plan.rw[i].op == PL_RW_DEVICE)
+			return pl_fail(err, PL_EUSAGE,
+				       "what-if \"%s\": with --expand it does not concern all "
+				       "microbatches of the plan; put the line into the plan",
+				       x->plan.rw[i].text);
+	if (c->expand)
+		return 0;
+	x->all.file = p->file;
+	for (size_t i = 0; i < x->plan.n_rw; i++)
+		PL_CHECK(pl_plan_add(&x->all, &x->plan.rw[i], err));
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (pl_rewrite_is_last(p->rw[i].op))
+			PL_CHECK(pl_plan_add(&x->all, &p->rw[i], err));
+		else
+			p->rw[n++] = p->rw[i];
+	p->n_rw = n;
+	return 0;
 }
 
 /* On hosts it changes nothing, which would look like a prediction. */
@@ -303,6 +476,8 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	if (!x->plan.n_rw)
 		return 0;
 	PL_CHECK(check_precision(x, err));
+	if (x->all.n_rw)
+		return use_lines(c, &x->all, x, r, err);
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_lines(c, &x->plan, x, r, err);
 	x->hits_of_a = x->hits; /* there are two jobs at most */

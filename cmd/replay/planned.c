@@ -15,7 +15,7 @@
 static int find_period_bias(const struct pl_edit *e, struct report *r, struct pl_err *err)
 {
 	struct pl_graph g;
-	struct pl_run run = { 0 };
+	struct pl_run run = { 0 }, now = { 0 };
 	struct pl_sim *s;
 	int rc;
 
@@ -23,8 +23,10 @@ static int find_period_bias(const struct pl_edit *e, struct report *r, struct pl
 	s = pl_sim_new(&g, err);
 	PL_TRY(s ? 0 : err->code);
 	PL_TRY(pl_sim_run(s, &run, err));
-	r->bias_period = pl_sim_run_mean_period(s, &run) - r->replayed_period;
+	PL_TRY(pl_sim_run(r->s, &now, err));
+	r->bias_period = pl_sim_run_mean_period(s, &run) - pl_sim_run_mean_period(r->s, &now);
 out:
+	pl_sim_run_fini(&now);
 	pl_sim_run_fini(&run);
 	pl_sim_free(s);
 	pl_graph_fini(&g);
@@ -113,8 +115,12 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		report->bias_mean = NAN;
 		report->bias_out = false;
 	}
-	if (rc == 0 && knows_memory(e->g))
+	if (rc == 0 && knows_memory(e->g)) {
+		pl_free(report->memory); /* of an earlier plan */
+		report->memory = NULL;
+		report->n_memory = 0;
 		rc = add_memory(e, 1.0 / (double)pl_rewrite_accumulated(r), report, err);
+	}
 	pl_rewrite_free(r);
 	return rc;
 }

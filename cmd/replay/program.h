@@ -234,7 +234,8 @@ struct changes {
 	struct pl_predictor *predictor; /* -m; NULL: none */
 	/* --plan, if it changes more than durations: then it is not in `plan`; else NULL */
 	const struct pl_plan *structural;
-	uint64_t *hits;	 /* [rewrite]: operations that it changed in the graph; NULL: not counted */
+	struct pl_plan all; /* `plan`, and what of --plan waits for it; empty: nothing does */
+	uint64_t *hits; /* [rewrite]: operations that it changed in the graph; NULL: not counted */
 	uint64_t *hits_of_a; /* the same of the first of two jobs, when `hits` is of the second */
 };
 
@@ -281,6 +282,9 @@ bool has_streams(const struct pl_graph *g);
  * graph, make of them; r->run is gone. */
 int use_lines(const struct config *c, const struct pl_plan *p, const struct changes *x,
 	      struct report *r, struct pl_err *err) PL_MUST;
+/* Lines of --plan such as accumulate, p, are applied together with those of --what-if. */
+int hold_back(const struct config *c, struct changes *x, struct pl_plan *p,
+	      struct pl_err *err) PL_MUST;
 /* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;

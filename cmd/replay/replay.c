@@ -204,6 +204,7 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
 	}
 	PL_TRY(read_changes(c, &x, err));
+	PL_TRY(hold_back(c, &x, &plan, err));
 	PL_TRY(read_graph(c, &c->job[0], pool, &r, err));
 	t[1] = now();
 	pl_progress("replaying");

@@ -86,6 +86,7 @@ void pl_rewrite_add_basis(struct pl_rewrite_basis *to, const struct pl_rewrite_b
 	to->at_once |= x->at_once;
 	to->one_size |= x->one_size;
 	to->no_batch |= x->no_batch;
+	to->unused_link |= x->unused_link;
 	to->batch = pl_max_i64(to->batch, x->batch);
 	to->work_ns += x->work_ns;
 	to->other_share = fmax(to->other_share, x->other_share);
@@ -116,6 +117,7 @@ int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	PL_TRY(pl_rewrite_kinds[rw->op]->change(&r->facts, rw, &c, err));
 	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		PL_TRY(change_node(r->e, i, &c, &hits, err));
+	c.basis.unused_link = !hits && pl_rewrite_is_network(rw->op) && rw->op != PL_RW_RANKS;
 	pl_rewrite_add_basis(&rw_now(r)->basis, &c.basis);
 	if (!hits)
 		PL_TRY(pl_graph_select_refuse(&rw->select, r->facts.g, err));

@@ -91,6 +91,16 @@ half="scale kind=kernel by 0.5"
 "$BIN/replay" -O csv --table=steps -p "$TMP/plan" --what-if "$half" "$TMP/net.graph" >"$TMP/x"
 "$BIN/replay" -O csv --table=steps --what-if "$half" --what-if "accumulate 4" "$TMP/net.graph" >"$TMP/y"
 check "what is faster is so in all microbatches" cmp "$TMP/x" "$TMP/y"
+for line in "batch by 4:3660000" "scale phase=backward by 2:1522500" "scale name=forward* by 3:1530000"; do
+	change=${line%:*}
+	status 0 "accumulate and $change" "$BIN/replay" -O csv --table=path --what-if "accumulate 4" --what-if "$change" "$TMP/net.graph"
+	check "... is in all microbatches" grep -q "^[0-9.]*,${line#*:},1,${line#*:},kernel,[0-9]*,earlier microbatches$" "$TMP/out"
+	mv "$TMP/out" "$TMP/x"
+	"$BIN/replay" -q -O csv --table=path -p "$TMP/plan" --what-if "$change" "$TMP/net.graph" >"$TMP/y"
+	check "... also if the plan accumulates" cmp "$TMP/x" "$TMP/y"
+done
+status 2 "a larger batch behind microbatches, message by message" "$BIN/replay" --expand=ring -p "$TMP/plan" --what-if "batch by 4" "$TMP/net.graph"
+says "put the line into the plan" "... says what to do"
 
 # ---- what is refused ----------------------------------------------------------------------------
 status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"

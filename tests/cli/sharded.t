@@ -155,6 +155,26 @@ done
 check "all-gathers have the size of what they bring: their parts times the ranks" awk -F '\t' '
 	$1 == "comm" && $3 == "allgather" { n++; bad += $10 != 4000000 && $10 != 1000000 } END { exit bad || n != 51 }' "$TMP/text"
 
+# ---- groups over another network ------------------------------------------------------------------
+# joined NETWORK SETTINGS...: groups of two layers over it, whichever line comes first
+joined() {
+	network=$1
+	shift
+	job joined -v per=2 "$@"
+	steps predicted_ns per1 --what-if "$network" --what-if "wrap layers=2" >"$TMP/got"
+	check "$network, then wrap: within 0.7 % of the job that is so" alike 0.007 "$TMP/got" "$TMP/joined/truth"
+	steps predicted_ns per1 --what-if "wrap layers=2" --what-if "$network" >"$TMP/got.2"
+	check "... and in the other order" cmp "$TMP/got" "$TMP/got.2"
+}
+joined "bandwidth by 0.25" -v moves=4
+joined "bandwidth by 4" -v moves=0.25
+joined "latency by 4" -v latency=6000000
+
+# ---- microbatches ---------------------------------------------------------------------------------
+job reads -v data=1 -v reads=60000000
+steps predicted_ns reads --what-if "accumulate 4" >"$TMP/got"
+check "accumulate: the batch is read once" alike 0.02 "$TMP/got" "$TMP/reads/truth"
+
 # ---- overlap ------------------------------------------------------------------------------------
 # beside NAME PATTERN LINE: what LINE makes of the job NAME, against the job in which collectives are not waited for
 beside() {
@@ -169,6 +189,8 @@ beside per1 . "overlap kind=comm" -v per=1
 beside per1 gather "overlap name=*all_gather*" -v per=1
 beside per2 reduce "overlap name=*all_reduce*" -v per=2
 beside data . "overlap kind=comm" -v data=1
+steps predicted_ns data --what-if "bucket-mb 0.001" --what-if "overlap kind=comm" >"$TMP/got"
+check "overlap: so do buckets that are built again, within 2 %" alike 0.02 "$TMP/got" "$TMP/beside/truth"
 printf 'paceline-plan 1\noverlap kind=comm\n' >"$TMP/overlap.plan"
 status 0 "what overlap says" "$BIN/replay" --no-worth --explain -p "$TMP/overlap.plan" "$TMP/per1/graph"
 holds "$TMP/out" 'no setting can hide more' "... that it is a limit"

@@ -327,6 +327,13 @@ steps_of() {
 steps_of "remove kind=comm" "$TMP/layers.graph" >"$TMP/want"
 steps_of "no-sync 1000" "$TMP/layers.graph" >"$TMP/got"
 check "no-sync: all communication of the table carries gradients" cmp "$TMP/want" "$TMP/got"
+for change in "no-sync 1000" "remove kind=comm" "set kind=collective to 0us"; do
+	steps_of "$change" --what-if "bucket-mb 50" "$TMP/layers.graph" >"$TMP/want"
+	steps_of "$change" --what-if "bucket-mb 50" --what-if "bandwidth by 2" "$TMP/layers.graph" >"$TMP/got"
+	check "$change: of buckets over another network, too" cmp "$TMP/want" "$TMP/got"
+done
+status 0 "buckets, and a link that nothing uses" "$BIN/replay" --no-worth --topology 1x8 --what-if "bucket-mb 50" --what-if "bandwidth nic by 0.5" "$TMP/layers.graph"
+says "no communication uses that link" "... is said"
 "$GEN/kgen" -o "$TMP/nosync" --steps=4 --ranks=4 --layers=2 --tp=1 --seed=3 >/dev/null
 graph_of "$TMP/nosync" >"$TMP/nosync.graph"
 steps_of "no-sync 2" "$TMP/nosync.graph" >"$TMP/got"
