@@ -114,8 +114,7 @@ static void predict_steps(struct report *r)
 		r->step[n++].predicted = ns;
 		sum += (double)ns;
 	}
-	r->predicted_mean =
-		corrects && n ? sum / (double)n : pl_sim_run_mean_step(r->s, &r->run);
+	r->predicted_mean = corrects && n ? sum / (double)n : pl_sim_run_mean_step(r->s, &r->run);
 	r->predicted_step = r->predicted_mean;
 	r->of_some_ranks = changes_some_ranks(r);
 	if (isfinite(r->replayed_period) && r->of_some_ranks && pl_sim_run_overlaps(r->s, &r->run))

@@ -135,10 +135,10 @@ struct trust {
 	double drift;		      /* find_drift() */
 	bool unlike_work;	      /* likewise */
 	struct pl_selftest_path path; /* of the recorded run */
-	double part_ns;	 /* that the profiler takes for a part of an operation; 0: not known */
+	double part_ns;	    /* that the profiler takes for a part of an operation; 0: not known */
 	struct extra extra; /* of the recorded path */
 	double extra_error; /* half of the 90 % interval of the ratio, as this is estimated */
-	double work[2];	       /* recorded: communication and other operations, ns */
+	double work[2];	    /* recorded: communication and other operations, ns */
 	/* the 90 % interval of predicted / replayed, less the predicted ratio: low <= 0 <= high */
 	double low, high;
 	/* The same for the first line of the report. It states the mean period if steps overlap. */
@@ -183,7 +183,7 @@ struct report {
 	double bias_mean, bias_period; /* the second where steps overlap */
 	bool bias_out;		       /* predicted times are corrected for the bias */
 	struct trust trust;
-	struct pl_new_memory new_memory; /* find_unusual() */
+	struct pl_new_memory new_memory;  /* find_unusual() */
 	struct pl_selftest_slow *slow_op; /* by shape and node: find_unusual() */
 	size_t n_slow_ops;
 	struct pl_rewrite_basis basis; /* of the prediction */
@@ -324,8 +324,8 @@ void correct_for_extra(struct report *r);
 /* Which operations of hosts take several times as long as others of the same work: r->new_memory,
  * r->slow_op. Needs the columns of names and work. */
 int find_unusual(struct report *r, struct pl_err *err) PL_MUST;
-/* What a node of the recorded step takes longer than those; 0: nothing. Not the time for new memory,
- * of which predictions have half, but where a model of sizes predicts. */
+/* What a node of the recorded step takes longer than those; 0: nothing. Not the time for new
+ * memory, of which predictions have half, but where a model of sizes predicts. */
 pl_ns slower_by(const struct report *r, size_t step, uint32_t node);
 
 /* ---- trust.c ---- */

@@ -255,8 +255,8 @@ static void judge_new_memory(struct report *r)
 			100 * share);
 }
 
-/* Threads that lose their processors, or write into new memory. The recording does not say which, so
- * nobody knows whether they would lose as much after a change. */
+/* Threads that lose their processors, or write into new memory. The recording does not say which,
+ * so nobody knows whether they would lose as much after a change. */
 static int judge_operations(struct report *r, struct pl_err *err)
 {
 	double times;
@@ -485,17 +485,17 @@ static pl_ns may_vanish(const struct report *r, const struct pl_path_item *x)
 
 	if (x->part != PL_PP_NODE)
 		return 0;
-	return is_pause(&r->g, sh, x->node)
-		       ? x->ns
-		       : pl_min_i64(x->ns, slower_by(r, x->step, x->node));
+	return is_pause(&r->g, sh, x->node) ? x->ns
+					    : pl_min_i64(x->ns, slower_by(r, x->step, x->node));
 }
 
 /*
  * Time of the predicted path that the changes leave as it is. Pauses of threads: the interpreter,
  * the profiler, collection of garbage, which a profiler makes more frequent. What operations take
- * longer than others of the same work, which another run of the job may not have. And operations between two that changed,
- * if they take less time than those: a selection by phase or name misses operations that belong to
- * the same layers. A model of sizes says which operations change, so these do not count then.
+ * longer than others of the same work, which another run of the job may not have. And operations
+ * between two that changed, if they take less time than those: a selection by phase or name misses
+ * operations that belong to the same layers. A model of sizes says which operations change, so
+ * these do not count then.
  */
 static double unchanged_time(const struct report *r)
 {
@@ -649,8 +649,7 @@ void find_saving(const struct report *r, const struct halving *x, struct saving 
 	*s = (struct saving){ 0 };
 	if (!(r->mean > 0))
 		return;
-	bounds(ratio, &path, square(of_steps(r, x->length)) + square(x->extra_error), &low,
-	       &high);
+	bounds(ratio, &path, square(of_steps(r, x->length)) + square(x->extra_error), &low, &high);
 	high = fmin(high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL); /* nothing gets longer */
 	*s = (struct saving){ 1 - ratio, 1 - ratio - high, 1 - ratio - low };
 }

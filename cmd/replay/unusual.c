@@ -1,8 +1,8 @@
 /*
  * Operations of hosts that take several times as long as others of the same work: they write into
  * memory that is new (cost/new_memory.h), or equal operations of the recording are faster
- * (pl_selftest_slow()), because their memory was not new or their thread kept its processor. Another
- * run of the job may not have what they take longer.
+ * (pl_selftest_slow()), because their memory was not new or their thread kept its processor.
+ * Another run of the job may not have what they take longer.
  */
 #include "program.h"
 #include "sim/selftest.h"
@@ -21,8 +21,7 @@ int find_unusual(struct report *r, struct pl_err *err)
 }
 
 /* What the node takes longer than equal ones; 0: it is not much slower. */
-static pl_ns slower_than_equal(const struct report *r, const struct pl_gstep *st,
-			       uint32_t node)
+static pl_ns slower_than_equal(const struct report *r, const struct pl_gstep *st, uint32_t node)
 {
 	const struct pl_selftest_slow *v = r->slow_op;
 	size_t i = 0;

@@ -97,12 +97,12 @@ static double bound_of(const struct pl_align *a, const struct pl_cmatch *m)
 }
 
 /* By how well the members of a collective end together, best first. */
-enum ends { TOGETHER, ROOTED, APART };
+enum ends { TOGETHER, ROOTED, BARRIER };
 
 static enum ends ends_of(const struct pl_comm *e)
 {
 	if (!(e->coll_is & PL_COLL_MOVES_DATA))
-		return APART;
+		return BARRIER;
 	return e->coll_is & PL_COLL_ROOTED ? ROOTED : TOGETHER;
 }
 
@@ -296,7 +296,7 @@ int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct
 	PL_TRY(add_transfers(&g, false, err));
 	PL_TRY(add_collectives(&g, ROOTED, err));
 	PL_TRY(add_transfers(&g, true, err));
-	PL_TRY(add_collectives(&g, APART, err));
+	PL_TRY(add_collectives(&g, BARRIER, err));
 	*in = (struct pl_clock_fit_in){ .obs = g.obs,
 					.n_obs = g.n_obs,
 					.match_class = g.class,

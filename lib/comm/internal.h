@@ -56,7 +56,7 @@ struct pl_slot {
 	uint32_t src_region, dst_region; /* PL_NONE: not memory of the world */
 	uint64_t src_at, dst_at;
 	_Alignas(64) _Atomic uint64_t done; /* no longer reads or writes memory of others */
-	_Atomic uint64_t turns; /* pieces of large ones that it has moved, ever */
+	_Atomic uint64_t turns;		    /* pieces of large ones that it has moved, ever */
 	_Alignas(64) uint8_t data[PL_EAGER];
 };
 

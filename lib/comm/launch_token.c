@@ -9,8 +9,8 @@
  *
  * A job that was killed may leave its token behind. A token names the process that made it, and is
  * ignored if this process has ended. Of a process on another host nobody knows whether it has: rank
- * 0 says so, and another rank reads the token again while it waits for rank 0, which may replace it.
- * A token has no expiry, because that of a job with servers is valid until the job ends. Rank 0
+ * 0 says so, and another rank reads the token again while it waits for rank 0, which may replace
+ * it. A token has no expiry, because that of a job with servers is valid until the job ends. Rank 0
  * removes everything as soon as all are connected.
  *
  * PMIx could carry addresses and token between hosts, but it is not used. Its calls have no

@@ -28,9 +28,9 @@ struct meeting {
 	struct pl_world *w;
 	struct pl_err *err;
 	pl_ns until, token_at; /* token_at: when to look at the token again */
-	char host[256]; /* of rank 0 */
-	int port;	/* of rank 0; 0: any free port */
-	char file[600]; /* has both; "": both are known */
+	char host[256];	       /* of rank 0 */
+	int port;	       /* of rank 0; 0: any free port */
+	char file[600];	       /* has both; "": both are known */
 	struct pl_acceptor acceptor;
 };
 
@@ -236,8 +236,7 @@ static int get_table(struct meeting *m, struct pl_link *l)
 	int rc;
 
 	if (m->file[0])
-		greet_until =
-			pl_min_i64(until, pl_now_ns() + pl_max_i64(w->timeout / 3, GREET_NS));
+		greet_until = pl_min_i64(until, pl_now_ns() + pl_max_i64(w->timeout / 3, GREET_NS));
 	rc = pl_comm_link_greet(l, w->token, &w->peer[w->rank].who, 0, greet_until, m->err);
 
 	for (int q = 0; q < w->size && rc >= 0; q++) {

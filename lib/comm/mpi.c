@@ -379,8 +379,7 @@ static int make_comms(struct mpi *m, struct pl_err *err)
 	if (code)
 		return failed(m, "MPI_Comm_create_group", code, err);
 	if (rank != w->rank)
-		return pl_fail(err, PL_EUSAGE, "MPI has another rank %d",
-			       pl_comm_name(w, w->rank));
+		return pl_fail(err, PL_EUSAGE, "MPI has another rank %d", pl_comm_name(w, w->rank));
 	return 0;
 }
 
@@ -442,8 +441,8 @@ static int mpi_open(void *state, struct pl_err *err)
 				 rank_in_mpi(w, w->rank), err));
 	PL_TRY(make_comms(m, err));
 	PL_TRY(check_device(m, err));
-	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", pl_comm_name(w, w->rank),
-	       m->lib.version, m->lib.name);
+	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", pl_comm_name(w, w->rank), m->lib.version,
+	       m->lib.name);
 	return 0;
 out:
 	pl_free(m->transfers);

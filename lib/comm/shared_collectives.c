@@ -288,11 +288,11 @@ static void choose_transfer(struct pl_world *w, struct pl_work *k)
 	}
 }
 
-/* Rank r, for which this one waits, may take long for its part. While it goes on, it is not late. */
+/* Rank r, for which this one waits, may take long for its part. While it goes on, it is not late.
+ */
 static void notice_progress(const struct pl_world *w, struct pl_work *k, int r)
 {
-	uint64_t turns =
-		atomic_load_explicit(&slot_of(w, r, k->slot)->turns, memory_order_relaxed);
+	uint64_t turns = atomic_load_explicit(&slot_of(w, r, k->slot)->turns, memory_order_relaxed);
 
 	if (turns != k->turns)
 		k->last_progress = pl_now_ns();

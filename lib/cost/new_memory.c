@@ -1,6 +1,6 @@
 /* Writing into new memory, see new_memory.h. */
-#include "cost/kernels.h"
 #include "cost/new_memory.h"
+#include "cost/kernels.h"
 #include "cost/work.h"
 #include "graph/dims.h"
 
@@ -122,7 +122,8 @@ static int find_gradients(const struct pl_graph *g, struct pl_new_memory *m, str
 			    work.work[work.group[group].work].gradient_bytes < (double)LEAST_BYTES)
 				continue;
 			ns = pl_work_in_used_memory(&work, group);
-			if (ns >= 1)
+			/* A thread that loses its processor makes few of a group slow. */
+			if (ns >= 1 && work.group[group].ns > TIMES * ns)
 				PL_TRY(add(m, k, i, ns, err));
 		}
 out:
@@ -159,8 +160,7 @@ static size_t first_of(const struct pl_new_memory *m, uint32_t shape, uint32_t n
 	size_t i = 0;
 
 	PL_LOWER_BOUND(i, m->n,
-		       m->op[i].shape < shape ||
-			       (m->op[i].shape == shape && m->op[i].node < node));
+		       m->op[i].shape < shape || (m->op[i].shape == shape && m->op[i].node < node));
 	return i;
 }
 

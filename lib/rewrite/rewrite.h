@@ -82,7 +82,7 @@ struct pl_rewrite_basis {
 	/* communication runs beside computation that waited for it, or that of sharded parameters
 	 * has other groups */
 	bool rearranged;
-	bool at_once;		       /* ... and that may need its result at once */
+	bool at_once; /* ... and that may need its result at once */
 	/* that the job has in the prediction, 0: as recorded; and those of the recorded job then,
 	 * of which the recording may have some only */
 	uint32_t ranks, recorded_ranks;

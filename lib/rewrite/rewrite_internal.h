@@ -77,8 +77,8 @@ struct rw_array { /* shared by states */
 
 /* Another network, another number of ranks, another batch. */
 struct rw_network {
-	uint32_t device;   /* number in the cost model + 1; 0: as recorded */
-	double batch;	   /* times the recorded samples of a rank; 0: as recorded */
+	uint32_t device; /* number in the cost model + 1; 0: as recorded */
+	double batch;	 /* times the recorded samples of a rank; 0: as recorded */
 	/* [place of a rank in the graph] the same, where some ranks have others; NULL */
 	struct rw_array *batch_of;
 	uint32_t ranks;	   /* data-parallel replicas; 0: as recorded */
@@ -159,8 +159,8 @@ struct rw_change {
 	uint32_t **class;	       /* [shape][node as recorded]; NULL: no classes */
 	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
 	struct pl_rewrite_basis basis;
-	double *line;  /* [class], owned: the time before the change by the fitted line; or NULL */
-	bool *stays;   /* [step], owned: the step does not change; NULL: all may */
+	double *line; /* [class], owned: the time before the change by the fitted line; or NULL */
+	bool *stays;  /* [step], owned: the step does not change; NULL: all may */
 	bool keeps_rest; /* what an operation takes longer than the line does not get the factor */
 	struct pl_link_change messages; /* latency of messages between nodes; no link: as it was */
 	double *of_class; /* owned; NAN: operations of this class keep their durations */

@@ -274,8 +274,7 @@ static int choose_steps(const struct pl_graph *g, int64_t k, const uint8_t *does
 	every = k / period;
 	PL_CHECK(pl_alloc(&c->stays, g->n_steps, sizeof(*c->stays), err));
 	for (size_t i = 0; i < g->n_steps; i++) {
-		bool synchronises = pl_graph_is_step(g, i) &&
-				    does[g->step[i].shape] & SYNCHRONISES;
+		bool synchronises = pl_graph_is_step(g, i) && does[g->step[i].shape] & SYNCHRONISES;
 
 		n += synchronises;
 		c->stays[i] = !synchronises || n % every == 0;

@@ -99,10 +99,10 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b);
 
 /*
  * How many times as long as usual equal operations of threads take, in the median step: the slowest
- * of them that together take a tenth of the time. Usual is the fastest quarter, because most of them
- * may be slow. Weighted by time, because a thread that loses its
- * processor loses milliseconds in few of many short operations; the median step, because some
- * operations take long once. 1: nothing can be compared.
+ * of them that together take a tenth of the time. Usual is the fastest quarter, because most of
+ * them may be slow. Weighted by time, because a thread that loses its processor loses milliseconds
+ * in few of many short operations; the median step, because some operations take long once. 1:
+ * nothing can be compared.
  */
 #define PL_SELFTEST_SLOWEST 0.1
 /* So many times as long takes nothing that keeps its processor: caches, clock rates and a second

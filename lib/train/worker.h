@@ -93,9 +93,9 @@ struct pl_worker {
 	uint8_t algo;  /* enum pl_calgo, of all-reduces, by the job */
 	int64_t round; /* steps from one synchronisation of all ranks to the next; 1 */
 	float sum[PL_TRAIN_SUMS * PL_TRAIN_FLOATS]; /* of pl_train_worker_sum() */
-	uint32_t sums;		      /* number so far, because each needs its own tag */
-	bool lost;		      /* the world has ended and freed its memory */
-	struct pl_err slab_err;	      /* why the world gave no memory */
+	uint32_t sums;		/* number so far, because each needs its own tag */
+	bool lost;		/* the world has ended and freed its memory */
+	struct pl_err slab_err; /* why the world gave no memory */
 
 	/* of the step in progress */
 	int64_t step;

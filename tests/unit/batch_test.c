@@ -405,8 +405,7 @@ static double found(const struct law *law)
 	struct pl_new_memory m;
 	double ns = NAN;
 
-	if (make(&n) &&
-	    ok(pl_new_memory_find(&graph, &m, &err) >= 0, "new memory is looked for")) {
+	if (make(&n) && ok(pl_new_memory_find(&graph, &m, &err) >= 0, "new memory is looked for")) {
 		ns = 0;
 		for (size_t k = 0; k < graph.n_steps; k++)
 			for (uint32_t i = 0; i < graph.shape[graph.step[k].shape].n_nodes; i++)

@@ -641,9 +641,9 @@ static void check_duplicates(void)
 }
 
 /* Ranks 0 and 1 of a run, and of one ten seconds later, on these hosts; the clocks of rank 1 are
- * `ahead`. Those that are `given` and stay, as bits. */
+ * `ahead`. Those that are `present` and stay, as bits. */
 static unsigned stays(enum pl_clock_by by, enum pl_clock_dup dup, const char *const host[4],
-		      unsigned given, pl_ns ahead)
+		      unsigned present, pl_ns ahead)
 {
 	struct pl_align *a = new_align(by, dup, false);
 	uint32_t seg[4], n = 0;
@@ -654,7 +654,7 @@ static unsigned stays(enum pl_clock_by by, enum pl_clock_dup dup, const char *co
 
 	for (int k = 0; k < 4; k++) {
 		seg[k] = n;
-		if (!(given >> k & 1))
+		if (!(present >> k & 1))
 			continue;
 		make_lane(e, 0, k % 2, k / 2 * 10000000000 + k % 2 * ahead);
 		rc |= feed(a, k % 2, host[k], "", e, N, NULL);
@@ -662,7 +662,7 @@ static unsigned stays(enum pl_clock_by by, enum pl_clock_dup dup, const char *co
 	}
 	solve(a, &x);
 	for (int k = 0; k < 4; k++)
-		if (given >> k & 1 && !pl_clock_dropped(a, seg[k]))
+		if (present >> k & 1 && !pl_clock_dropped(a, seg[k]))
 			kept |= 1u << k;
 	rc |= x.rc;
 	done(a, &x);

@@ -11,7 +11,7 @@
 #define RANKS	   4
 #define TIMEOUT_NS 1000000000
 #define TURNS	   12
-#define COUNT	   30000 /* elements of an operation, of all ranks */
+#define COUNT	   30000	     /* elements of an operation, of all ranks */
 #define LARGE	   ((size_t)1 << 20) /* more than sockets hold for a peer that reads nothing */
 
 struct report { /* of a rank, in memory of all */
@@ -21,7 +21,7 @@ struct report { /* of a rank, in memory of all */
 };
 struct trial {
 	const char *transport;
-	size_t count; /* elements of who is late */
+	size_t count;	    /* elements of who is late */
 	bool hosts, shared; /* two hosts; memory of the world */
 	uint8_t op;
 	int victim, turn; /* dies inside that one */

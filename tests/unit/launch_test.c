@@ -365,8 +365,8 @@ static void of_another_host(void)
 		fclose(f);
 	}
 	take_rank(&again, 0);
-	ok(pl_comm_launch_share(&again, 1, &err) == PL_EIO && strstr(err.msg, "process 7, of another") &&
-		   strstr(err.msg, "remove the folder"),
+	ok(pl_comm_launch_share(&again, 1, &err) == PL_EIO &&
+		   strstr(err.msg, "process 7, of another") && strstr(err.msg, "remove the folder"),
 	   "a token of another host stays, with a remedy");
 	err.code = 0;
 	take_rank(&one, 1);
