@@ -633,5 +633,5 @@ int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err)
 	pl_graph_fini(&r->g);
 	r->g = out;
 	r->s = pl_sim_new(&r->g, err);
-	return r->s ? find_unusual(r, err) : err->code; /* its shapes are others */
+	return r->s ? find_new_memory(r, err) : err->code; /* its shapes are others */
 }

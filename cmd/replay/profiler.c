@@ -114,20 +114,21 @@ struct extra extra_time(const struct report *r, const struct pl_sim *s, const st
 	for (size_t i = 0; i < p->n; i++) {
 		const struct pl_path_item *x = &p->item[i];
 		const struct pl_gstep *st = &r->g.step[x->step];
-		double by = scaled && st->dur[x->node] > 0
-				    ? fmin((double)pl_sim_durations(s, x->step)[x->node] /
-						   (double)st->dur[x->node],
-					   most)
-				    : 1;
+		bool costs = x->part == PL_PP_NODE && r->trust.part_ns > 0 &&
+			     has_cost(&r->g, &r->g.shape[st->shape], x->node);
+		pl_ns memory = scaled && x->part == PL_PP_NODE
+				       ? pl_new_memory_time(&r->new_memory, &r->g, x->step, x->node)
+				       : 0;
+		double by = 1;
 
-		if (x->part != PL_PP_NODE)
+		if (!costs && memory <= 0)
 			continue;
-		if (has_cost(&r->g, &r->g.shape[st->shape], x->node))
-			sum.profiler += by * r->trust.part_ns;
-		if (scaled)
-			sum.memory += fmin(by * (double)pl_new_memory_time(&r->new_memory, &r->g,
-									   x->step, x->node),
-					   (double)x->ns);
+		if (scaled && st->dur[x->node] > 0)
+			by = fmin((double)pl_sim_durations(s, x->step)[x->node] /
+					  (double)st->dur[x->node],
+				  most);
+		sum.profiler += costs ? by * r->trust.part_ns : 0;
+		sum.memory += fmin(by * (double)memory, (double)x->ns);
 	}
 	if (p->length <= 0)
 		return (struct extra){ 0 };

@@ -186,6 +186,7 @@ struct report {
 	struct pl_new_memory new_memory;  /* find_unusual() */
 	struct pl_selftest_slow *slow_op; /* by shape and node: find_unusual() */
 	size_t n_slow_ops;
+	double scatter;		       /* of equal operations: find_unusual() */
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;
@@ -322,8 +323,10 @@ void correct_for_extra(struct report *r);
 
 /* ---- unusual.c ---- */
 /* Which operations of hosts take several times as long as others of the same work: r->new_memory,
- * r->slow_op. Needs the columns of names and work. */
+ * r->slow_op, r->scatter. Needs the columns of names and work. */
 int find_unusual(struct report *r, struct pl_err *err) PL_MUST;
+/* Of a graph that changes have made: r->new_memory alone. */
+int find_new_memory(struct report *r, struct pl_err *err) PL_MUST;
 /* What a node of the recorded step takes longer than those; 0: nothing. Not the time for new
  * memory, of which predictions have half, but where a model of sizes predicts. */
 pl_ns slower_by(const struct report *r, size_t step, uint32_t node);

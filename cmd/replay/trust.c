@@ -257,18 +257,16 @@ static void judge_new_memory(struct report *r)
 
 /* Threads that lose their processors, or write into new memory. The recording does not say which,
  * so nobody knows whether they would lose as much after a change. */
-static int judge_operations(struct report *r, struct pl_err *err)
+static void judge_operations(struct report *r)
 {
-	double times;
+	double times = r->scatter;
 
-	PL_CHECK(pl_selftest_scatter(&r->g, &times, err));
 	if (times >= PL_SELFTEST_UNLIKE)
 		because(&r->trust, TRUST_MEDIUM,
 			"a tenth of the computation is in operations that take %s%.0f times as "
 			"long as others of the same name and sizes: the machine was busy, "
 			"threads shared processors, or memory was new",
 			times > MOST_TIMES ? "more than " : "", fmin(times, MOST_TIMES));
-	return 0;
 }
 
 static int note_rank(const struct pl_graph *g, struct pl_spans *missing, int64_t rank,
@@ -313,7 +311,8 @@ int judge_recording(struct report *r, struct pl_err *err)
 	PL_CHECK(find_missing(&r->trust, &r->g, err));
 	PL_CHECK(find_drift(r, DRIFT, &r->trust.drift, &r->trust.unlike_work, err));
 	PL_CHECK(find_unusual(r, err));
-	return judge_operations(r, err);
+	judge_operations(r);
+	return 0;
 }
 
 /* ---- the graph ------------------------------------------------------------------------------- */

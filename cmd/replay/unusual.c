@@ -1,7 +1,7 @@
 /*
  * Operations of hosts that take several times as long as others of the same work: they write into
  * memory that is new (cost/new_memory.h), or equal operations of the recording are faster
- * (pl_selftest_slow()), because their memory was not new or their thread kept its processor.
+ * (pl_selftest_scatter()), because their memory was not new or their thread kept its processor.
  * Another run of the job may not have what they take longer.
  */
 #include "program.h"
@@ -9,13 +9,19 @@
 
 PL_COMPARATOR(by_node, struct pl_selftest_slow, shape, node, usual);
 
-int find_unusual(struct report *r, struct pl_err *err)
+int find_new_memory(struct report *r, struct pl_err *err)
 {
 	pl_new_memory_fini(&r->new_memory);
 	pl_free(r->slow_op);
 	r->slow_op = NULL;
-	PL_CHECK(pl_new_memory_find(&r->g, &r->new_memory, err));
-	PL_CHECK(pl_selftest_slow(&r->g, &r->slow_op, &r->n_slow_ops, err));
+	r->n_slow_ops = 0;
+	return pl_new_memory_find(&r->g, &r->new_memory, err);
+}
+
+int find_unusual(struct report *r, struct pl_err *err)
+{
+	PL_CHECK(find_new_memory(r, err));
+	PL_CHECK(pl_selftest_scatter(&r->g, &r->scatter, &r->slow_op, &r->n_slow_ops, err));
 	pl_sort(r->slow_op, r->n_slow_ops, sizeof(*r->slow_op), by_node);
 	return 0;
 }
@@ -36,8 +42,11 @@ static pl_ns slower_than_equal(const struct report *r, const struct pl_gstep *st
 
 pl_ns slower_by(const struct report *r, size_t step, uint32_t node)
 {
-	pl_ns memory = pl_new_memory_time(&r->new_memory, &r->g, step, node);
-	pl_ns ns = slower_than_equal(r, &r->g.step[step], node);
+	pl_ns memory, ns;
 
+	if (!r->n_slow_ops && !r->new_memory.n)
+		return 0;
+	memory = pl_new_memory_time(&r->new_memory, &r->g, step, node);
+	ns = slower_than_equal(r, &r->g.step[step], node);
 	return r->basis.work_ns > 0 ? pl_max_i64(ns, memory) : pl_max_i64(0, ns - memory);
 }

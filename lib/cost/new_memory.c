@@ -7,6 +7,7 @@
 #define LEAST_BYTES ((int64_t)1 << 20) /* smaller ones are in caches */
 #define LEAST_N	    8		       /* copies that say how fast copies are */
 #define TIMES	    3
+#define LEAST_FLOPS 10000000 /* a product that makes a MiB has more, if it is one of some rows */
 
 static int add(struct pl_new_memory *m, uint32_t shape, uint32_t node, double ns,
 	       struct pl_err *err)
@@ -96,21 +97,44 @@ static bool is_product(const struct pl_graph *g, const struct pl_shape *sh, uint
 	       g->work[row].dims != PL_NONE;
 }
 
-static bool any_product(const struct pl_graph *g)
+/* Are some large products so much slower than others, by their floating-point operations, that it
+ * is worth while to fit a model? */
+static int find_slow_products(const struct pl_graph *g, bool *slow, struct pl_err *err)
 {
-	for (size_t k = 0; k < g->n_shapes; k++)
-		for (uint32_t i = g->shape[k].n_entries; i < g->shape[k].n_nodes; i++)
-			if (is_product(g, &g->shape[k], i))
-				return true;
-	return false;
+	int64_t *v = NULL;
+	size_t n = 0, cap = 0;
+	int rc = 0;
+
+	*slow = false;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+		const struct pl_shape *sh = &g->shape[st->shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			int64_t rate; /* ps for 1,000 operations */
+
+			if (!is_product(g, sh, i) || g->work[sh->work[i]].flops < LEAST_FLOPS)
+				continue;
+			rate = (int64_t)(1e6 * (double)st->dur[i] /
+					 (double)g->work[sh->work[i]].flops);
+			PL_TRY(pl_append(&v, &n, &cap, &rate, sizeof(rate), err));
+		}
+	}
+	if (n)
+		*slow = pl_percentile_i64(v, n, 97) > TIMES * pl_percentile_i64(v, n, 25);
+out:
+	pl_free(v);
+	return rc;
 }
 
 static int find_gradients(const struct pl_graph *g, struct pl_new_memory *m, struct pl_err *err)
 {
 	struct pl_work_model work;
+	bool slow;
 	int rc = 0;
 
-	if (!any_product(g))
+	PL_CHECK(find_slow_products(g, &slow, err));
+	if (!slow)
 		return 0;
 	PL_CHECK(pl_work_fit(g, &work, err));
 	for (uint32_t k = 0; k < g->n_shapes; k++)
@@ -135,26 +159,6 @@ out:
 
 PL_COMPARATOR(by_node, struct pl_new_memory_op, shape, node);
 
-int pl_new_memory_find(const struct pl_graph *g, struct pl_new_memory *m, struct pl_err *err)
-{
-	int rc;
-
-	*m = (struct pl_new_memory){ 0 };
-	PL_TRY(find_copies(g, m, err));
-	PL_TRY(find_gradients(g, m, err));
-	pl_sort(m->op, m->n, sizeof(*m->op), by_node);
-	return 0;
-out:
-	pl_new_memory_fini(m);
-	return rc;
-}
-
-void pl_new_memory_fini(struct pl_new_memory *m)
-{
-	pl_free(m->op);
-	*m = (struct pl_new_memory){ 0 };
-}
-
 static size_t first_of(const struct pl_new_memory *m, uint32_t shape, uint32_t node)
 {
 	size_t i = 0;
@@ -169,6 +173,48 @@ static pl_ns beyond(const struct pl_gstep *st, const struct pl_new_memory_op *x)
 	pl_ns ns = st->dur[x->node];
 
 	return ns > TIMES * x->usual ? ns - x->usual : 0;
+}
+
+/* Most operations are never slow: only the others are looked for again and again. */
+static int keep_slow(const struct pl_graph *g, struct pl_new_memory *m, struct pl_err *err)
+{
+	size_t kept = 0;
+	bool *slow;
+
+	PL_CHECK(pl_alloc(&slow, m->n + 1, sizeof(*slow), err));
+	for (size_t k = 0; k < g->n_steps; k++) {
+		uint32_t shape = g->step[k].shape;
+
+		for (size_t i = first_of(m, shape, 0); i < m->n && m->op[i].shape == shape; i++)
+			slow[i] |= beyond(&g->step[k], &m->op[i]) > 0;
+	}
+	for (size_t i = 0; i < m->n; i++)
+		if (slow[i])
+			m->op[kept++] = m->op[i];
+	m->n = kept;
+	pl_free(slow);
+	return 0;
+}
+
+int pl_new_memory_find(const struct pl_graph *g, struct pl_new_memory *m, struct pl_err *err)
+{
+	int rc;
+
+	*m = (struct pl_new_memory){ 0 };
+	PL_TRY(find_copies(g, m, err));
+	PL_TRY(find_gradients(g, m, err));
+	pl_sort(m->op, m->n, sizeof(*m->op), by_node);
+	PL_TRY(keep_slow(g, m, err));
+	return 0;
+out:
+	pl_new_memory_fini(m);
+	return rc;
+}
+
+void pl_new_memory_fini(struct pl_new_memory *m)
+{
+	pl_free(m->op);
+	*m = (struct pl_new_memory){ 0 };
 }
 
 pl_ns pl_new_memory_time(const struct pl_new_memory *m, const struct pl_graph *g, size_t step,

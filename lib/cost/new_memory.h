@@ -17,7 +17,7 @@ struct pl_new_memory {
 	struct pl_new_memory_op {
 		uint32_t shape, node;
 		pl_ns usual; /* what the operation takes in memory that was used before */
-	} * op;		     /* those that can be judged, by shape and node, each once */
+	} * op;		     /* those that take longer in some step, by shape and node, each once */
 	size_t n, cap;
 };
 

@@ -527,40 +527,18 @@ static double times_of_step(struct equal *v, size_t n)
 	return n ? v[k].times : 0;
 }
 
-int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *err)
+int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_selftest_slow **v,
+			size_t *n, struct pl_err *err)
 {
 	struct equals x = { 0 };
-	size_t k = 0;
+	size_t k = 0, cap = 0;
 	double *of_step = NULL;
 	int rc;
 
 	*times = 1;
-	PL_TRY(pl_alloc(&of_step, g->n_steps, sizeof(*of_step), err));
-	PL_TRY(find_equals(g, &x, err));
-	pl_sort(x.v, x.n, sizeof(*x.v), by_step);
-	for (size_t i = 0, n; i < x.n; i += n) {
-		for (n = 1; i + n < x.n && x.v[i + n].step == x.v[i].step; n++)
-			;
-		of_step[k++] = times_of_step(&x.v[i], n);
-	}
-	if (k)
-		*times = pl_median_double(of_step, k);
-out:
-	pl_intern_fini(&x.keys);
-	pl_free(x.v);
-	pl_free(of_step);
-	return rc;
-}
-
-int pl_selftest_slow(const struct pl_graph *g, struct pl_selftest_slow **v, size_t *n,
-		     struct pl_err *err)
-{
-	struct equals x = { 0 };
-	size_t cap = 0;
-	int rc;
-
 	*v = NULL;
 	*n = 0;
+	PL_TRY(pl_alloc(&of_step, g->n_steps, sizeof(*of_step), err));
 	PL_TRY(find_equals(g, &x, err));
 	for (size_t i = 0; i < x.n; i++) {
 		const struct equal *e = &x.v[i];
@@ -569,9 +547,18 @@ int pl_selftest_slow(const struct pl_graph *g, struct pl_selftest_slow **v, size
 		if (e->times >= PL_SELFTEST_UNLIKE)
 			PL_TRY(pl_append(v, n, &cap, &slow, sizeof(slow), err));
 	}
+	pl_sort(x.v, x.n, sizeof(*x.v), by_step);
+	for (size_t i = 0, some; i < x.n; i += some) {
+		for (some = 1; i + some < x.n && x.v[i + some].step == x.v[i].step; some++)
+			;
+		of_step[k++] = times_of_step(&x.v[i], some);
+	}
+	if (k)
+		*times = pl_median_double(of_step, k);
 out:
 	pl_intern_fini(&x.keys);
 	pl_free(x.v);
+	pl_free(of_step);
 	return rc;
 }
 

@@ -108,18 +108,16 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b);
 /* So many times as long takes nothing that keeps its processor: caches, clock rates and a second
  * thread of the processor make less than this. */
 #define PL_SELFTEST_UNLIKE 3
-int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *err) PL_MUST;
-
-/* The operations of threads that took PL_SELFTEST_UNLIKE times as long as equal ones in any step,
- * and what they usually take, into *v, which the caller frees with pl_free(), also after a failure.
- * A node of a shape of several steps can be in it several times, with the same time. Of a large
- * graph a part of the nodes is looked at. */
+/* Also into *v, which the caller frees with pl_free(), also after a failure: the operations of
+ * threads that took so many times as long as usual in any step, and what they usually take. A node
+ * of a shape of several steps can be in it several times, with the same time. Of a large graph a
+ * part of the nodes is looked at. */
 struct pl_selftest_slow {
 	uint32_t shape, node;
 	pl_ns usual;
 };
-int pl_selftest_slow(const struct pl_graph *g, struct pl_selftest_slow **v, size_t *n,
-		     struct pl_err *err) PL_MUST;
+int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_selftest_slow **v,
+			size_t *n, struct pl_err *err) PL_MUST;
 
 /* How the ranks of a graph depend on one another. */
 struct pl_selftest_ranks {
