@@ -1,5 +1,6 @@
 /* Writing into new memory, see new_memory.h. */
 #include "cost/new_memory.h"
+#include "cost/internal.h"
 #include "cost/kernels.h"
 #include "cost/work.h"
 #include "graph/dims.h"
@@ -7,6 +8,7 @@
 #define LEAST_BYTES ((int64_t)1 << 20) /* smaller ones are in caches */
 #define LEAST_N	    8		       /* copies that say how fast copies are */
 #define TIMES	    3
+#define PART	    0.25
 #define LEAST_FLOPS 10000000 /* a product that makes a MiB has more, if it is one of some rows */
 
 static int add(struct pl_new_memory *m, uint32_t shape, uint32_t node, double ns,
@@ -89,69 +91,119 @@ out:
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static bool is_product(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+struct products {
+	struct pl_work_batch batch;
+	struct pl_work *work; /* [row of the graph's work] */
+	struct rate {
+		double ns; /* for a floating-point operation */
+		double weight;
+	} * rate; /* of products that make no gradient of parameters */
+	size_t n, cap;
+	uint32_t *slow, *all; /* [row]: operations that compute */
+};
+
+PL_COMPARATOR(by_ns, struct rate, ns, weight);
+
+static const struct pl_work *product_of(const struct products *x, const struct pl_graph *g,
+					const struct pl_shape *sh, uint32_t i)
 {
 	uint32_t row = sh->work ? sh->work[i] : PL_NONE;
+	const struct pl_work *w = row == PL_NONE ? NULL : &x->work[row];
 
-	return sh->kind[i] == PL_K_HOST_OP && row != PL_NONE && g->work[row].flops > 0 &&
-	       g->work[row].dims != PL_NONE;
+	return w && sh->kind[i] == PL_K_HOST_OP && w->product && w->flops >= LEAST_FLOPS &&
+			       g->work[row].dims != PL_NONE
+		       ? w
+		       : NULL;
 }
 
-/* Are some large products so much slower than others, by their floating-point operations, that it
- * is worth while to fit a model? */
-static int find_slow_products(const struct pl_graph *g, bool *slow, struct pl_err *err)
+/* What a floating-point operation takes in products that make no gradient: half of their time is in
+ * slower ones. 0: there are none. */
+static int find_usual(const struct pl_graph *g, struct products *x, double *usual,
+		      struct pl_err *err)
 {
-	int64_t *v = NULL;
-	size_t n = 0, cap = 0;
-	int rc = 0;
+	double all = 0, sum = 0;
+	size_t i = 0;
 
-	*slow = false;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+		const struct pl_shape *sh = &g->shape[st->shape];
+
+		for (uint32_t n = sh->n_entries; n < sh->n_nodes; n++) {
+			const struct pl_work *w = product_of(x, g, sh, n);
+			struct rate r;
+
+			if (!w || w->gradient_bytes > 0 || st->dur[n] <= 0)
+				continue;
+			r = (struct rate){ (double)st->dur[n] / w->flops, (double)st->dur[n] };
+			PL_CHECK(pl_append(&x->rate, &x->n, &x->cap, &r, sizeof(r), err));
+			all += r.weight;
+		}
+	}
+	pl_sort(x->rate, x->n, sizeof(*x->rate), by_ns);
+	while (i + 1 < x->n && (sum += x->rate[i].weight) < all / 2)
+		i++;
+	*usual = x->n ? x->rate[i].ns : 0;
+	return 0;
+}
+
+static const struct pl_work *gradient_of(const struct products *x, const struct pl_graph *g,
+					 const struct pl_shape *sh, uint32_t i)
+{
+	const struct pl_work *w = product_of(x, g, sh, i);
+
+	return w && w->gradient_bytes >= (double)LEAST_BYTES ? w : NULL;
+}
+
+/* How many of the gradients of each size are slow. */
+static void count_slow(const struct pl_graph *g, struct products *x, double usual)
+{
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
 		const struct pl_shape *sh = &g->shape[st->shape];
 
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			int64_t rate; /* ps for 1,000 operations */
+			const struct pl_work *w = gradient_of(x, g, sh, i);
+			double ns = (double)st->dur[i];
 
-			if (!is_product(g, sh, i) || g->work[sh->work[i]].flops < LEAST_FLOPS)
-				continue;
-			rate = (int64_t)(1e6 * (double)st->dur[i] /
-					 (double)g->work[sh->work[i]].flops);
-			PL_TRY(pl_append(&v, &n, &cap, &rate, sizeof(rate), err));
+			if (!w || ns < PART * usual * w->flops)
+				continue; /* a part that only prepares */
+			x->all[sh->work[i]]++;
+			x->slow[sh->work[i]] += ns > TIMES * usual * w->flops;
 		}
 	}
-	if (n)
-		*slow = pl_percentile_i64(v, n, 97) > TIMES * pl_percentile_i64(v, n, 25);
-out:
-	pl_free(v);
-	return rc;
 }
 
 static int find_gradients(const struct pl_graph *g, struct pl_new_memory *m, struct pl_err *err)
 {
-	struct pl_work_model work;
-	bool slow;
-	int rc = 0;
+	struct products x = { 0 };
+	double usual;
+	int rc;
 
-	PL_CHECK(find_slow_products(g, &slow, err));
-	if (!slow)
-		return 0;
-	PL_CHECK(pl_work_fit(g, &work, err));
-	for (uint32_t k = 0; k < g->n_shapes; k++)
-		for (uint32_t i = g->shape[k].n_entries; i < g->shape[k].n_nodes; i++) {
-			uint32_t group = work.of_node[k] ? work.of_node[k][i] : PL_NONE;
-			double ns;
+	PL_TRY(pl_work_batch_find(g, &x.batch, err));
+	PL_TRY(pl_alloc(&x.work, g->n_work + 1, sizeof(*x.work), err));
+	PL_TRY(pl_alloc(&x.slow, g->n_work + 1, sizeof(*x.slow), err));
+	PL_TRY(pl_alloc(&x.all, g->n_work + 1, sizeof(*x.all), err));
+	for (size_t i = 0; i < g->n_work; i++)
+		pl_work_describe(g, &x.batch, (uint32_t)i, &x.work[i]);
+	PL_TRY(find_usual(g, &x, &usual, err));
+	count_slow(g, &x, usual);
+	for (uint32_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *sh = &g->shape[k];
 
-			if (group == PL_NONE || !is_product(g, &g->shape[k], i) ||
-			    work.work[work.group[group].work].gradient_bytes < (double)LEAST_BYTES)
-				continue;
-			ns = pl_work_in_used_memory(&work, group);
-			/* A thread that loses its processor makes few of a group slow. */
-			if (ns >= 1 && work.group[group].ns > TIMES * ns)
-				PL_TRY(add(m, k, i, ns, err));
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			const struct pl_work *w = gradient_of(&x, g, sh, i);
+
+			/* a thread that loses its processor makes few of them slow */
+			if (w && usual > 0 && 2 * x.slow[sh->work[i]] > x.all[sh->work[i]])
+				PL_TRY(add(m, k, i, usual * w->flops, err));
 		}
+	}
 out:
-	pl_work_fini(&work);
+	pl_work_batch_fini(&x.batch);
+	pl_free(x.work);
+	pl_free(x.rate);
+	pl_free(x.slow);
+	pl_free(x.all);
 	return rc;
 }
 

@@ -24,8 +24,8 @@ struct pl_new_memory {
 /*
  * Needs the columns of work. Judged are, from a MiB on and with recorded sizes: copies, by the rate
  * of the fastest quarter of all copies of the graph; products that make gradients of parameters, by
- * products that make none (work.h), if most of the same sizes are slow. *m needs no initialisation;
- * after a failure it holds no memory. O(n log n) in nodes.
+ * floating-point operation of products that make none, if most of the same sizes are slow. *m needs
+ * no initialisation; after a failure it holds no memory. O(n log n) in nodes.
  */
 int pl_new_memory_find(const struct pl_graph *g, struct pl_new_memory *m,
 		       struct pl_err *err) PL_MUST;

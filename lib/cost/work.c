@@ -541,40 +541,18 @@ static double quotient(const struct pl_work_fit *f, const double *now, const dou
 	return factor;
 }
 
-/* The fit with gradients that go to memory as fast as other bytes. */
-static struct pl_work_fit without_new_memory(const struct pl_work_fit *f)
-{
-	struct pl_work_fit none = *f;
-
-	none.ns[PL_WORK_GRADIENT_BYTE] = fmin(f->ns[PL_WORK_GRADIENT_BYTE], f->ns[PL_WORK_BYTE]);
-	return none;
-}
-
-double pl_work_in_used_memory(const struct pl_work_model *m, uint32_t group)
-{
-	const struct pl_work_group *x = &m->group[group];
-	const struct pl_work *w = &m->work[x->work];
-	const struct pl_work_fit *f = &m->fit[x->device][x->op];
-	struct pl_work_fit none = without_new_memory(f);
-	double now[N];
-
-	if (x->wraps || !w->product || !(w->gradient_bytes > 0) || !f->samples)
-		return 0;
-	pl_work_features(w, 1, now);
-	return time_of(none.ns, now);
-}
-
 /* The recording does not say how much of the time for new memory the job has without the profiler,
  * which allocates too. So the factor is the middle of that with all of this time and that with
  * none. */
 static double factor_of_product(const struct pl_work_fit *f, const struct pl_work *w, double by,
 				double *error)
 {
-	struct pl_work_fit none = without_new_memory(f);
+	struct pl_work_fit none = *f;
 	double now[N], then[N], with, without, ignored;
 
 	pl_work_features(w, 1, now);
 	pl_work_features(w, by, then);
+	none.ns[PL_WORK_GRADIENT_BYTE] = fmin(f->ns[PL_WORK_GRADIENT_BYTE], f->ns[PL_WORK_BYTE]);
 	if (!(time_of(none.ns, now) > 0)) {
 		*error = PL_WORK_RULE_ERROR * fabs(1 - by);
 		return by;

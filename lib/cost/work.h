@@ -90,10 +90,6 @@ void pl_work_fini(struct pl_work_model *m);
 /* The factor of the durations of a group with `by` times the samples. *error: its standard error.
  */
 double pl_work_factor(const struct pl_work_model *m, uint32_t group, double by, double *error);
-/* What a product of a group takes that writes a gradient of parameters, in ns, if writing takes no
- * longer than reading: what it takes beyond may be for memory that is new to the process. 0: no
- * such product. */
-double pl_work_in_used_memory(const struct pl_work_model *m, uint32_t group);
 /*
  * The row of the graph's work with `by` times the samples: *to, whose sizes of inputs are in `text`
  * (of `size` bytes, PL_WORK_TEXT) and not in to->dims. False: the sizes do not say which of them
