@@ -1,6 +1,6 @@
 /*
- * The time that the profiler itself takes, and predictions without it; with half of what hosts take
- * for writing into new memory.
+ * Predictions leave out the time that the profiler itself takes. They also leave out half of the
+ * time that hosts take for writing into new memory.
  *
  * A profiler of operations costs the threads of the program time before and after each operation
  * and each part of one. A user changes the job and runs it without a profiler, so a prediction is

@@ -183,10 +183,12 @@ struct report {
 	double bias_mean, bias_period; /* the second where steps overlap */
 	bool bias_out;		       /* predicted times are corrected for the bias */
 	struct trust trust;
-	struct pl_new_memory new_memory;  /* find_unusual() */
-	struct pl_selftest_slow *slow_op; /* by shape and node: find_unusual() */
+	struct pl_new_memory new_memory; /* find_unusual() */
+	struct pl_node_time *slow_op;	 /* by shape and node: find_unusual() */
 	size_t n_slow_ops;
 	double scatter;		       /* of equal operations: find_unusual() */
+	struct extra path_extra;       /* of `path`: find_worth() */
+	double vanishing_ns;	       /* time of `path` that the job may not have: find_worth() */
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;
@@ -347,6 +349,8 @@ int find_interval(struct report *r, struct pl_err *err) PL_MUST;
  * that end of the interval of the gain, as a share of replayed_ns, the replayed step. */
 double low_ns(const struct report *r, double share, double replayed_ns);
 double high_ns(const struct report *r, double share, double replayed_ns);
+/* Time on the path of the described run that the job may not have, ns. */
+double vanishing_time(const struct report *r);
 /* What such a change saves, and the interval. */
 void find_saving(const struct report *r, const struct halving *x, struct saving *s);
 /* If operations that take `factor` times as long change the step in the wrong direction: a reason.

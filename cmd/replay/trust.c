@@ -328,17 +328,16 @@ bool can_contradict(const struct pl_selector *keys)
 static int can_be_tested(const struct pl_rewrite *rw, bool *can, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
-	int rc = 0;
+	int rc;
 
 	*can = (rw->op == PL_RW_SCALE || rw->op == PL_RW_REMOVE || rw->op == PL_RW_SET ||
 		rw->op == PL_RW_FIX) &&
 	       can_contradict(&rw->select);
-	if (*can)
-		rc = pl_graph_select_check(&rw->select, &why);
-	*can &= rc != PL_EDATA;
-	if (rc == PL_EDATA)
+	if (!*can)
 		return 0;
-	return rc < 0 ? pl_fail(err, rc, "%s", why.msg) : 0;
+	rc = pl_graph_select_check(&rw->select, &why);
+	*can = rc != PL_EDATA;
+	return rc < 0 && *can ? pl_fail(err, rc, "%s", why.msg) : 0;
 }
 
 /* Make the tests of the operations that each change selects. */
@@ -619,8 +618,7 @@ static void bounds(double ratio, const struct of_path *path, double squares, dou
 	*high = ratio < 1 ? less : more;
 }
 
-/* Time on the path of the described run that the job may not have, ns. */
-static double vanishing(const struct report *r)
+double vanishing_time(const struct report *r)
 {
 	double sum = 0;
 
@@ -636,7 +634,7 @@ void find_saving(const struct report *r, const struct halving *x, struct saving 
 	const struct pl_selftest_path *p = &r->trust.path;
 	double length = (double)pl_max_i64(p->length, 1), ratio = x->mean / r->mean, low, high;
 	double change = fabs(ratio - 1);
-	double stays = x->pauses ? 0 : fmin(vanishing(r) / length, MOST_STAYS);
+	double stays = x->pauses ? 0 : fmin(r->vanishing_ns / length, MOST_STAYS);
 	struct of_path path = {
 		.doubtful = x->touched * (2 - x->touched) * doubtful(p) / length,
 		.threads = fmin(ratio, (double)(p->host_work + p->host_comm) / length),

@@ -7,7 +7,7 @@
 #include "program.h"
 #include "sim/selftest.h"
 
-PL_COMPARATOR(by_node, struct pl_selftest_slow, shape, node, usual);
+PL_COMPARATOR(by_node, struct pl_node_time, shape, node, ns);
 
 int find_new_memory(struct report *r, struct pl_err *err)
 {
@@ -29,15 +29,10 @@ int find_unusual(struct report *r, struct pl_err *err)
 /* What the node takes longer than equal ones; 0: it is not much slower. */
 static pl_ns slower_than_equal(const struct report *r, const struct pl_gstep *st, uint32_t node)
 {
-	const struct pl_selftest_slow *v = r->slow_op;
-	size_t i = 0;
+	const struct pl_node_time *x =
+		pl_node_time_find(r->slow_op, r->n_slow_ops, st->shape, node);
 
-	PL_LOWER_BOUND(i, r->n_slow_ops,
-		       v[i].shape < st->shape || (v[i].shape == st->shape && v[i].node < node));
-	if (i == r->n_slow_ops || v[i].shape != st->shape || v[i].node != node ||
-	    st->dur[node] < PL_SELFTEST_UNLIKE * v[i].usual)
-		return 0;
-	return st->dur[node] - v[i].usual;
+	return x && st->dur[node] >= PL_SELFTEST_UNLIKE * x->ns ? st->dur[node] - x->ns : 0;
 }
 
 pl_ns slower_by(const struct report *r, size_t step, uint32_t node)

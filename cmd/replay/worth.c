@@ -372,7 +372,8 @@ bool only_simulates(const struct report *r)
 static int take_times(const struct report *r, const struct pl_sim *s, struct halving *x,
 		      pl_ns *length, struct pl_err *err)
 {
-	struct extra before = extra_time(r, r->s, &r->path), after;
+	const struct extra *before = &r->path_extra;
+	struct extra after;
 	double by = 1;
 	struct pl_path path = { 0 };
 	struct pl_run run = { 0 };
@@ -382,10 +383,10 @@ static int take_times(const struct report *r, const struct pl_sim *s, struct hal
 	PL_TRY(pl_sim_run(s, &run, err));
 	x->mean = pl_sim_steps_overlap(r->s) ? pl_sim_run_mean_period(s, &run)
 					     : pl_sim_run_mean_step(s, &run);
-	if (is_extra(&before)) {
+	if (is_extra(before)) {
 		PL_TRY(pl_sim_path_find(s, &run, &path, err));
 		after = extra_time(r, s, &path);
-		by = extra_correction(&before, &after, &x->extra_error);
+		by = extra_correction(before, &after, &x->extra_error);
 		x->extra_error *= x->mean / r->mean;
 		x->mean *= by;
 	}
@@ -431,14 +432,11 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 		 struct pl_err *err)
 {
 	bool contends = !x->in_graph && r->basis.contention > 1;
-	struct extra extra;
+	const struct extra *extra = &r->path_extra;
 
-	if (contends_already(r))
+	if (contends_already(r) || (!contends && !is_extra(extra)))
 		return 0;
-	extra = extra_time(r, r->s, &r->path);
-	if (!contends && !is_extra(&extra))
-		return 0;
-	if (is_large(count_nodes(&r->g)) && !(extra.profiler + extra.memory > MATTERS))
+	if (is_large(count_nodes(&r->g)) && !(extra->profiler + extra->memory > MATTERS))
 		return 0;
 	return simulate_line(r, line, x, length, err);
 }
@@ -479,6 +477,8 @@ int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err)
 	struct cands x = { .r = r };
 	int rc;
 
+	r->path_extra = extra_time(r, r->s, &r->path);
+	r->vanishing_ns = vanishing_time(r);
 	pl_plan_init(&x.plan);
 	PL_TRY(pl_alloc(&r->change, BEST + 1, sizeof(*r->change), err));
 	PL_TRY(add_classes(&x, err));

@@ -174,3 +174,23 @@ const char *pl_sort_twice(const char **v, size_t n)
 			return v[i];
 	return NULL;
 }
+
+#define NORMAL 1.645
+
+/* Between two whole numbers it is nearly a line in their inverse. */
+double pl_student_90(double freedom)
+{
+	static const double t[] = { 0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83 };
+	const double most = (double)PL_LEN(t) - 1;
+	size_t k;
+	double by;
+
+	if (freedom >= most + 1)
+		return NORMAL * (1 + 1 / (freedom + 1));
+	if (freedom >= most)
+		return t[PL_LEN(t) - 1];
+	freedom = fmax(freedom, 1); /* as rounded */
+	k = (size_t)freedom;
+	by = (1 / (double)k - 1 / freedom) / (1 / (double)k - 1 / (double)(k + 1));
+	return t[k] + by * (t[k + 1] - t[k]);
+}

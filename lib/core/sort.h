@@ -84,4 +84,7 @@ int64_t pl_percentile_i64(int64_t *v, size_t n, double p); /* p in 0..100, neare
 int64_t pl_median_mean_i64(int64_t *v, size_t n);
 double pl_median_double(double *v, size_t n);
 
+/* Student's distribution with 1 degree of freedom or more: 90 of 100 are nearer to 0 than this. */
+double pl_student_90(double freedom);
+
 #endif

@@ -97,6 +97,14 @@ struct moved pl_cost_moved(const struct pl_cost *c, const struct pl_cost_comm *c
 /* ---- the work of operations (batch.c) ---------------------------------------------------------
  */
 
+/* What a group of operations, or an operation, takes for a unit of its work. */
+struct rate {
+	double x, weight;
+	uint32_t group;
+};
+/* The least x up to which that share of the weights of v[n] lies; 0: there is none. Sorts v. */
+double pl_cost_at_share(struct rate *v, size_t n, double share);
+
 /* *b is all zero; after a failure, too, pl_work_batch_fini() frees it. */
 int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b,
 		       struct pl_err *err) PL_MUST;

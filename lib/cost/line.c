@@ -144,14 +144,6 @@ int pl_cost_line_residual(const struct point *p, size_t n, struct line *l, struc
 	return 0;
 }
 
-/* Quantile 0.95 of Student's t; good to 2 % from 2 degrees of freedom on. */
-static double student(double freedom)
-{
-	double x = 1 / freedom;
-
-	return 1.645 + x * (1.524 + x * (1.42 + x * 0.983));
-}
-
 /*
  * As of a regression whose errors are shares of y: the variance of the intercept is
  * s^2 sum(w x^2) / (sum(w) sum(w x^2) - sum(w x)^2) with w = 1 / y^2. The median of absolute errors
@@ -181,7 +173,7 @@ int pl_cost_line_interval(const struct point *p, size_t n, const struct line *l,
 	pl_free(v);
 	det = w * wxx - wx * wx;
 	if (det > 1e-12 * w * wxx)
-		*half = student((double)(n - 2)) * s * sqrt(LEAST_ABSOLUTE * wxx / det);
+		*half = pl_student_90((double)(n - 2)) * s * sqrt(LEAST_ABSOLUTE * wxx / det);
 	return 0;
 }
 

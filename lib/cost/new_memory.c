@@ -14,7 +14,7 @@
 static int add(struct pl_new_memory *m, uint32_t shape, uint32_t node, double ns,
 	       struct pl_err *err)
 {
-	struct pl_new_memory_op x = { shape, node, (pl_ns)ns };
+	struct pl_node_time x = { shape, node, (pl_ns)ns };
 
 	return pl_append(&m->op, &m->n, &m->cap, &x, sizeof(x), err);
 }
@@ -94,15 +94,11 @@ out:
 struct products {
 	struct pl_work_batch batch;
 	struct pl_work *work; /* [row of the graph's work] */
-	struct rate {
-		double ns; /* for a floating-point operation */
-		double weight;
-	} * rate; /* of products that make no gradient of parameters */
+	struct rate *rate;    /* ns for a floating-point operation, by time, of products that make
+			       * no gradient of parameters */
 	size_t n, cap;
 	uint32_t *slow, *all; /* [row]: operations that compute */
 };
-
-PL_COMPARATOR(by_ns, struct rate, ns, weight);
 
 static const struct pl_work *product_of(const struct products *x, const struct pl_graph *g,
 					const struct pl_shape *sh, uint32_t i)
@@ -121,28 +117,22 @@ static const struct pl_work *product_of(const struct products *x, const struct p
 static int find_usual(const struct pl_graph *g, struct products *x, double *usual,
 		      struct pl_err *err)
 {
-	double all = 0, sum = 0;
-	size_t i = 0;
-
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
 		const struct pl_shape *sh = &g->shape[st->shape];
 
-		for (uint32_t n = sh->n_entries; n < sh->n_nodes; n++) {
-			const struct pl_work *w = product_of(x, g, sh, n);
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			const struct pl_work *w = product_of(x, g, sh, i);
+			double ns = (double)st->dur[i];
 			struct rate r;
 
-			if (!w || w->gradient_bytes > 0 || st->dur[n] <= 0)
+			if (!w || w->gradient_bytes > 0 || !(ns > 0))
 				continue;
-			r = (struct rate){ (double)st->dur[n] / w->flops, (double)st->dur[n] };
+			r = (struct rate){ ns / w->flops, ns, 0 };
 			PL_CHECK(pl_append(&x->rate, &x->n, &x->cap, &r, sizeof(r), err));
-			all += r.weight;
 		}
 	}
-	pl_sort(x->rate, x->n, sizeof(*x->rate), by_ns);
-	while (i + 1 < x->n && (sum += x->rate[i].weight) < all / 2)
-		i++;
-	*usual = x->n ? x->rate[i].ns : 0;
+	*usual = pl_cost_at_share(x->rate, x->n, 0.5);
 	return 0;
 }
 
@@ -173,12 +163,28 @@ static void count_slow(const struct pl_graph *g, struct products *x, double usua
 	}
 }
 
+/* Jobs whose devices compute have none on their hosts. */
+static bool any_on_host(const struct pl_graph *g)
+{
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *sh = &g->shape[k];
+
+		for (uint32_t i = sh->n_entries; sh->work && i < sh->n_nodes; i++)
+			if (sh->kind[i] == PL_K_HOST_OP && sh->work[i] != PL_NONE &&
+			    g->work[sh->work[i]].flops >= LEAST_FLOPS)
+				return true;
+	}
+	return false;
+}
+
 static int find_gradients(const struct pl_graph *g, struct pl_new_memory *m, struct pl_err *err)
 {
 	struct products x = { 0 };
 	double usual;
 	int rc;
 
+	if (!any_on_host(g))
+		return 0;
 	PL_TRY(pl_work_batch_find(g, &x.batch, err));
 	PL_TRY(pl_alloc(&x.work, g->n_work + 1, sizeof(*x.work), err));
 	PL_TRY(pl_alloc(&x.slow, g->n_work + 1, sizeof(*x.slow), err));
@@ -209,22 +215,13 @@ out:
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-PL_COMPARATOR(by_node, struct pl_new_memory_op, shape, node);
+PL_COMPARATOR(by_node, struct pl_node_time, shape, node);
 
-static size_t first_of(const struct pl_new_memory *m, uint32_t shape, uint32_t node)
-{
-	size_t i = 0;
-
-	PL_LOWER_BOUND(i, m->n,
-		       m->op[i].shape < shape || (m->op[i].shape == shape && m->op[i].node < node));
-	return i;
-}
-
-static pl_ns beyond(const struct pl_gstep *st, const struct pl_new_memory_op *x)
+static pl_ns beyond(const struct pl_gstep *st, const struct pl_node_time *x)
 {
 	pl_ns ns = st->dur[x->node];
 
-	return ns > TIMES * x->usual ? ns - x->usual : 0;
+	return ns > TIMES * x->ns ? ns - x->ns : 0;
 }
 
 /* Most operations are never slow: only the others are looked for again and again. */
@@ -237,7 +234,8 @@ static int keep_slow(const struct pl_graph *g, struct pl_new_memory *m, struct p
 	for (size_t k = 0; k < g->n_steps; k++) {
 		uint32_t shape = g->step[k].shape;
 
-		for (size_t i = first_of(m, shape, 0); i < m->n && m->op[i].shape == shape; i++)
+		for (size_t i = pl_node_time_first(m->op, m->n, shape, 0);
+		     i < m->n && m->op[i].shape == shape; i++)
 			slow[i] |= beyond(&g->step[k], &m->op[i]) > 0;
 	}
 	for (size_t i = 0; i < m->n; i++)
@@ -273,9 +271,7 @@ pl_ns pl_new_memory_time(const struct pl_new_memory *m, const struct pl_graph *g
 			 uint32_t node)
 {
 	const struct pl_gstep *st = &g->step[step];
-	size_t i = first_of(m, st->shape, node);
+	const struct pl_node_time *x = pl_node_time_find(m->op, m->n, st->shape, node);
 
-	return i < m->n && m->op[i].shape == st->shape && m->op[i].node == node
-		       ? beyond(st, &m->op[i])
-		       : 0;
+	return x ? beyond(st, x) : 0;
 }

@@ -14,10 +14,9 @@
 #include "graph/graph.h"
 
 struct pl_new_memory {
-	struct pl_new_memory_op {
-		uint32_t shape, node;
-		pl_ns usual; /* what the operation takes in memory that was used before */
-	} * op;		     /* those that take longer in some step, by shape and node, each once */
+	/* those that take longer in some step, by shape and node, each once, and what they take in
+	 * memory that was used before */
+	struct pl_node_time *op;
 	size_t n, cap;
 };
 

@@ -183,15 +183,9 @@ static double bytes_of(const struct pl_work *w)
 	return w->sample_bytes + w->other_bytes + w->gradient_bytes;
 }
 
-struct rate {
-	double x, weight;
-	uint32_t group;
-};
-
 PL_COMPARATOR(by_rate, struct rate, x, group);
 
-/* The least x of a group up to which that share of the weights of v[n] lies. */
-static double at_share(struct rate *v, size_t n, double share)
+double pl_cost_at_share(struct rate *v, size_t n, double share)
 {
 	double sum = 0, part = 0;
 	size_t i = 0;
@@ -216,10 +210,10 @@ static void find_rates(struct pl_work_model *m, bool device, struct rate *v)
 		    (device || bytes_of(&m->work[x->work]) <= TINY))
 			v[n++] = (struct rate){ x->ns, 1, i };
 	}
-	m->fixed_ns[device] = n >= ENOUGH_TINY ? at_share(v, n,
-							  device	 ? 0.05
-							  : m->batch.any ? 0.5
-									 : 0.25)
+	m->fixed_ns[device] = n >= ENOUGH_TINY ? pl_cost_at_share(v, n,
+								  device	 ? 0.05
+								  : m->batch.any ? 0.5
+										 : 0.25)
 					       : 0;
 	n = 0;
 	for (uint32_t i = 0; i < m->n_groups; i++) {
@@ -231,7 +225,7 @@ static void find_rates(struct pl_work_model *m, bool device, struct rate *v)
 			v[n++] = (struct rate){ (x->ns - m->fixed_ns[device]) / bytes,
 						x->share * bytes / x->ns, i };
 	}
-	m->ns_per_byte[device] = at_share(v, n, 0.25);
+	m->ns_per_byte[device] = pl_cost_at_share(v, n, 0.25);
 }
 
 /* ---- products ---------------------------------------------------------------------------------
@@ -366,7 +360,7 @@ static void find_wrappers(struct pl_work_model *m, bool device, uint8_t op, stru
 			v[n++] = (struct rate){ fmax(x->ns, 1) / m->work[x->work].flops, x->share,
 						i };
 	}
-	usual = at_share(v, n, 0.5);
+	usual = pl_cost_at_share(v, n, 0.5);
 	for (size_t k = 0; k < n; k++) {
 		struct pl_work_group *x = &m->group[v[k].group];
 
@@ -423,7 +417,7 @@ static double usual_flop(const struct sample *v, size_t n, const double prior[N]
 		rate[k] = (struct rate){ fmax(rest, LEFT * v[k].ns) / v[k].x[PL_WORK_FLOP],
 					 v[k].share * v[k].ns, k };
 	}
-	return at_share(rate, n, 0.5);
+	return pl_cost_at_share(rate, n, 0.5);
 }
 
 static int fit_products(struct pl_work_model *m, bool device, uint8_t op, struct rate *r,

@@ -259,6 +259,29 @@ struct pl_gstep {
 	int32_t *lag;
 };
 
+/* A time of an operation of a shape. Lists of them are sorted by shape and node. */
+struct pl_node_time {
+	uint32_t shape, node;
+	pl_ns ns;
+};
+/* The first of v[n] that is not before this node; n: there is none. */
+static inline size_t pl_node_time_first(const struct pl_node_time *v, size_t n, uint32_t shape,
+					uint32_t node)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, n, v[i].shape < shape || (v[i].shape == shape && v[i].node < node));
+	return i;
+}
+/* That of the node; NULL: there is none. */
+static inline const struct pl_node_time *pl_node_time_find(const struct pl_node_time *v, size_t n,
+							   uint32_t shape, uint32_t node)
+{
+	size_t i = pl_node_time_first(v, n, shape, node);
+
+	return i < n && v[i].shape == shape && v[i].node == node ? &v[i] : NULL;
+}
+
 struct pl_graph {
 	struct pl_intern str;
 	struct pl_resource *res;

@@ -387,28 +387,9 @@ void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
 	}
 }
 
-/* Student's distribution for 1 degree of freedom or more: 90 of 100 are nearer to 0. Between two
- * whole numbers it is nearly a line in their inverse. */
-static double student(double freedom)
-{
-	static const double t[] = { 0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83 };
-	const double most = (double)PL_LEN(t) - 1;
-	size_t k;
-	double by;
-
-	if (freedom >= most + 1)
-		return PL_SELFTEST_NORMAL * (1 + 1 / (freedom + 1));
-	if (freedom >= most)
-		return t[PL_LEN(t) - 1];
-	freedom = fmax(freedom, 1); /* as rounded */
-	k = (size_t)freedom;
-	by = (1 / (double)k - 1 / freedom) / (1 / (double)k - 1 / (double)(k + 1));
-	return t[k] + by * (t[k + 1] - t[k]);
-}
-
 double pl_selftest_half(double deviation, size_t n)
 {
-	return n < 2 ? 0 : student((double)(n - 1)) * deviation / sqrt((double)n);
+	return n < 2 ? 0 : pl_student_90((double)(n - 1)) * deviation / sqrt((double)n);
 }
 
 double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b)
@@ -420,8 +401,8 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b)
 	if (!(sum > 0))
 		return 0;
 	return sqrt(sum) *
-	       student(sum * sum /
-		       (of_a * of_a / (double)(n_a - 1) + of_b * of_b / (double)(n_b - 1)));
+	       pl_student_90(sum * sum /
+			     (of_a * of_a / (double)(n_a - 1) + of_b * of_b / (double)(n_b - 1)));
 }
 
 /* ---- equal operations ------------------------------------------------------------------------ */
@@ -527,8 +508,8 @@ static double times_of_step(struct equal *v, size_t n)
 	return n ? v[k].times : 0;
 }
 
-int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_selftest_slow **v,
-			size_t *n, struct pl_err *err)
+int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_node_time **v, size_t *n,
+			struct pl_err *err)
 {
 	struct equals x = { 0 };
 	size_t k = 0, cap = 0;
@@ -542,7 +523,7 @@ int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_selft
 	PL_TRY(find_equals(g, &x, err));
 	for (size_t i = 0; i < x.n; i++) {
 		const struct equal *e = &x.v[i];
-		struct pl_selftest_slow slow = { g->step[e->step].shape, e->node, e->usual };
+		struct pl_node_time slow = { g->step[e->step].shape, e->node, e->usual };
 
 		if (e->times >= PL_SELFTEST_UNLIKE)
 			PL_TRY(pl_append(v, n, &cap, &slow, sizeof(slow), err));

@@ -112,12 +112,8 @@ double pl_selftest_half_difference(double a, size_t n_a, double b, size_t n_b);
  * threads that took so many times as long as usual in any step, and what they usually take. A node
  * of a shape of several steps can be in it several times, with the same time. Of a large graph a
  * part of the nodes is looked at. */
-struct pl_selftest_slow {
-	uint32_t shape, node;
-	pl_ns usual;
-};
-int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_selftest_slow **v,
-			size_t *n, struct pl_err *err) PL_MUST;
+int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_node_time **v, size_t *n,
+			struct pl_err *err) PL_MUST;
 
 /* How the ranks of a graph depend on one another. */
 struct pl_selftest_ranks {
