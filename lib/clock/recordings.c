@@ -46,12 +46,6 @@ static int64_t place_of(const struct pl_align *a, const struct pl_seg_rank *r)
 	return choose && a->o.by != PL_CLOCK_RANK ? 0 : -1 - (int64_t)r->rank;
 }
 
-/* The first segment of the file that segment `seg` continues. */
-static uint32_t first_segment(const struct pl_align *a, uint32_t seg)
-{
-	return a->seg[seg].file;
-}
-
 static int find_spans(const struct pl_align *a, struct span **v, size_t *n, struct pl_err *err)
 {
 	int rc = pl_alloc(v, a->n_sr + 1, sizeof(**v), err);
@@ -81,13 +75,13 @@ static int number_recordings(const struct pl_align *a, struct span *v, size_t n,
 	for (size_t i = 0; i < a->n_segs; i++)
 		end[i] = INT64_MIN;
 	for (size_t i = 0; i < n; i++) {
-		pl_ns *e = &end[first_segment(a, a->sr[v[i].sr].seg)];
+		pl_ns *e = &end[a->seg[a->sr[v[i].sr].seg].file];
 
 		*e = pl_max_i64(*e, v[i].last);
 	}
 	for (size_t i = 0; i < n; i++) {
 		bool first = !i || (!all && v[i].place != v[i - 1].place);
-		pl_ns last = end[first_segment(a, a->sr[v[i].sr].seg)];
+		pl_ns last = end[a->seg[a->sr[v[i].sr].seg].file];
 
 		number = first ? 0 : number + (v[i].first > until);
 		*(all ? &v[i].run : &v[i].recording) = number;
@@ -101,13 +95,13 @@ static int number_recordings(const struct pl_align *a, struct span *v, size_t n,
 static void describe(const struct pl_align *a, const struct span *v, size_t n, char *text,
 		     size_t size)
 {
-	uint32_t file = first_segment(a, a->sr[v->sr].seg);
+	uint32_t file = a->seg[a->sr[v->sr].seg].file;
 	size_t others = 0, at;
 
 	for (size_t i = 1; i < n; i++) {
 		uint32_t seg = a->sr[v[i].sr].seg;
 
-		others += first_segment(a, seg) == seg && seg != file;
+		others += a->seg[seg].file == seg && seg != file;
 	}
 	at = (size_t)snprintf(text, size, "%.80s", pl_clock_source(a, file));
 	if (others && at < size)
@@ -205,8 +199,8 @@ static int keep_run(struct choice *c, const struct span *v, size_t n, struct pl_
 				       err));
 		PL_CHECK(pl_grow(&c->file, &c->cap_files, c->ranks.n, sizeof(*c->file), err));
 		if (c->ranks.n > before)
-			c->file[id] = first_segment(a, r->seg);
-		else if (c->file[id] != first_segment(a, r->seg))
+			c->file[id] = a->seg[r->seg].file;
+		else if (c->file[id] != a->seg[r->seg].file)
 			a->seg[r->seg].dropped = true;
 	}
 	return 0;

@@ -145,7 +145,7 @@ static int one_instruction(struct pl_xla *x, const char *program,
 		return 0;
 	if (!r->n) /* once: a program may have many collectives */
 		PL_CHECK(read_results(computation, r, err));
-	/* "all-gather-start" gives what it takes and what comes out, as one tuple */
+	/* the result of "all-gather-start" is one tuple of its operands and its results */
 	bytes = shape_bytes(i->shape.p, i->shape.n,
 			    i->opcode.n > 6 && strcmp(coll, "allreduce") != 0 &&
 				    !memcmp(i->opcode.p + i->opcode.n - 6, "-start", 6),

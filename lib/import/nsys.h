@@ -52,7 +52,7 @@ struct pl_nsys {
 	char version[32]; /* of the schema, "" unknown */
 	int64_t row;	  /* number of the row of this table, for messages */
 	int32_t job;	  /* ranks of the communicators of NCCL that are of the whole job, 0 none */
-	uint64_t kept[16]; /* hashes of what was said about damage */
+	uint64_t kept[16]; /* hashes of the warnings about damage */
 	unsigned n_kept;
 };
 

@@ -370,7 +370,8 @@ static void find_causes(struct verdict_study *x)
 	}
 }
 
-/* A part of what operations take is for new memory: as much of it as the path has of them. */
+/* Operations take a part of their time for new memory. The path may have a part of an operation: it
+ * has the same share of that time. */
 static void find_new_memory(struct verdict_study *x)
 {
 	for (size_t i = 0; i < x->n_parts; i++) {

@@ -14,8 +14,8 @@
  * - launch-bound: the device has nothing to do, as the host launches too slowly; a pause of 1 ms or
  *   more in which nothing is recorded is no launching, and has the cause other
  * - host-synchronisation: the device has nothing to do, as the host had waited for it before
- * - memory-stall: allocation and release of memory, and other copies from or to the host; what
- * hosts take longer for writing into memory that is new to the process (cost/new_memory.h)
+ * - memory-stall: allocation and release of memory, and other copies from or to the host; the time
+ *   of hosts for writing into memory that is new to the process (cost/new_memory.h)
  * - slow-rank: computation of the one rank that computes most in nearly all steps, as far as it is
  *   more than that of the others because equal operations take longer there
  * - slow-link: transfers of one group or pair of ranks, as far as they take longer than those of

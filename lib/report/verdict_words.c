@@ -118,9 +118,9 @@ static void tell_compute(struct words *w)
 	TELL(w, "computation %s: most of it %s%s", w->percent, w->row->where, hidden);
 }
 
-/* The time of the cause in calls that issue communication, or copy for it. *top: the one with most.
- */
-static pl_ns in_calls(const struct words *w, pl_id *top)
+/* The sum of a time of all parts, and *top, the name with most of it; PL_NONE: there is none. */
+static pl_ns sum_by_name(const struct words *w,
+			 pl_ns (*of)(const struct words *, const struct verdict_part *), pl_id *top)
 {
 	const struct verdict_study *x = w->x;
 	pl_ns all = 0;
@@ -129,15 +129,22 @@ static pl_ns in_calls(const struct words *w, pl_id *top)
 	memset(w->sum, 0, x->g->str.n * sizeof(*w->sum));
 	for (size_t i = 0; i < x->n_parts; i++) {
 		const struct verdict_part *p = &x->part[i];
+		pl_ns ns = of(w, p);
 
-		if (p->cause != w->cause || p->role == PL_RO_TRANSFER || p->name >= x->g->str.n)
+		if (ns <= 0 || p->name >= x->g->str.n)
 			continue;
-		all += p->left;
-		w->sum[p->name] += p->left;
+		all += ns;
+		w->sum[p->name] += ns;
 		if (*top == PL_NONE || w->sum[p->name] > w->sum[*top])
 			*top = p->name;
 	}
 	return all;
+}
+
+/* The time of the cause in calls that issue communication, or copy for it. */
+static pl_ns in_calls(const struct words *w, const struct verdict_part *p)
+{
+	return p->cause == w->cause && p->role != PL_RO_TRANSFER ? p->left : 0;
 }
 
 static void tell_exposed(struct words *w)
@@ -149,7 +156,8 @@ static void tell_exposed(struct words *w)
 	const char *issue;
 	char who[128], calls[160] = "";
 	pl_id call;
-	double share = (double)in_calls(w, &call) / (double)pl_max_i64(1, x->path->length);
+	double share =
+		(double)sum_by_name(w, in_calls, &call) / (double)pl_max_i64(1, x->path->length);
 	pl_ns all = 0, gradients = 0;
 
 	for (size_t i = 0; i < x->n_parts; i++) {
@@ -353,21 +361,18 @@ static void tell_host_sync(struct words *w)
 }
 
 /* The parts have other causes, of which the time was moved. */
+static pl_ns in_new_memory(const struct words *w, const struct verdict_part *p)
+{
+	(void)w;
+	return p->new_memory;
+}
+
 static void tell_new_memory(struct words *w)
 {
 	const struct verdict_study *x = w->x;
-	pl_id top = PL_NONE;
+	pl_id top;
 
-	memset(w->sum, 0, x->g->str.n * sizeof(*w->sum));
-	for (size_t i = 0; i < x->n_parts; i++) {
-		const struct verdict_part *p = &x->part[i];
-
-		if (!p->new_memory || p->name >= x->g->str.n)
-			continue;
-		w->sum[p->name] += p->new_memory;
-		if (top == PL_NONE || w->sum[p->name] > w->sum[top])
-			top = p->name;
-	}
+	sum_by_name(w, in_new_memory, &top);
 	*w->line = '\0';
 	set_where(w, top == PL_NONE ? "" : verdict_name(x, top));
 	TELL(w,

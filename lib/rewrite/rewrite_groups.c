@@ -502,23 +502,27 @@ struct gathered {
 	int64_t bytes;
 };
 
+static const struct extent no_extent = { INT64_MAX, INT64_MAX, INT64_MIN };
+
+/* Adds an operation of the rank. */
+static void extend(struct extent *x, unsigned phase, pl_ns start)
+{
+	if (phase == PL_PH_FORWARD)
+		x->forward = pl_min_i64(x->forward, start);
+	if (!pl_graph_is_backward(phase))
+		return;
+	x->backward = pl_min_i64(x->backward, start);
+	x->end = pl_max_i64(x->end, start);
+}
+
 static struct extent find_extent(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank)
 {
 	const struct pl_shape *s = &g->shape[st->shape];
-	struct extent x = { INT64_MAX, INT64_MAX, INT64_MIN };
+	struct extent x = no_extent;
 
-	for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++) {
-		unsigned phase = s->phase[i];
-
-		if (pl_node_rank(g, s, i) != rank)
-			continue;
-		if (phase == PL_PH_FORWARD)
-			x.forward = pl_min_i64(x.forward, st->start[i]);
-		if (!pl_graph_is_backward(phase))
-			continue;
-		x.backward = pl_min_i64(x.backward, st->start[i]);
-		x.end = pl_max_i64(x.end, st->start[i]);
-	}
+	for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++)
+		if (pl_node_rank(g, s, i) == rank)
+			extend(&x, s->phase[i], st->start[i]);
 	return x;
 }
 
@@ -587,16 +591,12 @@ static void find_extents(const struct pl_graph *g, const struct pl_gstep *st, st
 	const struct pl_shape *s = &g->shape[st->shape];
 
 	for (int32_t r = 0; r < g->n_ranks; r++)
-		x[r] = (struct extent){ INT64_MAX, INT64_MAX, INT64_MIN };
+		x[r] = no_extent;
 	for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++) {
 		uint32_t rank = pl_graph_rank_index(g, pl_node_rank(g, s, i));
 
-		if (rank == PL_NONE)
-			continue;
-		if (s->phase[i] == PL_PH_FORWARD)
-			x[rank].forward = pl_min_i64(x[rank].forward, st->start[i]);
-		else if (pl_graph_is_backward(s->phase[i]))
-			x[rank].backward = pl_min_i64(x[rank].backward, st->start[i]);
+		if (rank != PL_NONE)
+			extend(&x[rank], s->phase[i], st->start[i]);
 	}
 }
 
