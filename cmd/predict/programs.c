@@ -609,9 +609,10 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 		b.folder[0] = '\0';
 		goto out;
 	}
-	/* threads that spin while another process has their processor cost whole slices of time */
-	if (setenv("OMP_WAIT_POLICY", "passive", 0)) {
-		rc = pl_fail_sys(err, "OMP_WAIT_POLICY");
+	/* Each thread has a processor of its own: two of them on one for a slice of time, while the
+	 * other processor idles, make a short program twice to sixty times as long. */
+	if (setenv("OMP_PROC_BIND", "true", 0)) {
+		rc = pl_fail_sys(err, "OMP_PROC_BIND");
 		goto out;
 	}
 	pl_tprog_write_header(&to);
