@@ -44,6 +44,12 @@ static double iterations(const struct pl_tprog_leaf *l)
 	return count(l->x[PL_TPROG_X_ITERATIONS]);
 }
 
+/* Of all iterations. */
+static double rate(const struct pl_tprog_leaf *l, int i)
+{
+	return (exp2((double)l->x[PL_TPROG_X_RATES + i]) - PL_TPROG_LEAST_RATE) * iterations(l);
+}
+
 static double floats(const struct pl_tprog_leaf *l, enum pl_tprog_count of)
 {
 	return count(l->x[PL_TPROG_X_FLOATS + of]);
@@ -78,9 +84,7 @@ static void add_sums(const struct pl_tprog_leaf *l, double *sum)
 			sum[SUM_BYTES + i] += count(x[PL_TPROG_A_BYTES + i]);
 	}
 	for (int i = 0; i < PL_TPROG_RATES; i++)
-		sum[SUM_RATES + i] +=
-			(exp2((double)l->x[PL_TPROG_X_RATES + i]) - PL_TPROG_LEAST_RATE) *
-			iterations(l);
+		sum[SUM_RATES + i] += rate(l, i);
 	sum[SUM_BEGINS] += count(l->x[PL_TPROG_X_BEGINS]);
 }
 
@@ -107,7 +111,7 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 		     struct pl_err *err)
 {
 	struct pl_tprog_row row = { .ns = NAN };
-	double sum[PL_TPROG_SUMS] = { 0 }, most = -1;
+	double sum[PL_TPROG_SUMS] = { 0 }, most = 0, longest = -INFINITY;
 	struct pl_tprog_leaf *leaf;
 	bool finite;
 	size_t n;
@@ -122,12 +126,13 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 	memcpy(s->leaf + s->n_leaves, leaf, n * sizeof(*leaf));
 	s->n_leaves += n;
 	for (size_t i = 0; i < n; i++) {
-		double work = work_of(&leaf[i]);
+		double work = work_of(&leaf[i]), cycles = rate(&leaf[i], PL_TPROG_R_CYCLES);
 
 		row.work += work;
 		add_sums(&leaf[i], sum);
-		if (work <= most)
+		if (!(cycles > longest))
 			continue;
+		longest = cycles;
 		most = work;
 		memcpy(row.x, leaf[i].x, sizeof(leaf[i].x));
 	}

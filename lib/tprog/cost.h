@@ -2,9 +2,9 @@
  * cost.h - how long tensor programs take, learned from programs that were measured.
  *
  * What is learned is the time for one unit of work, so that programs may be larger than those that
- * were measured. Trees see a program as one vector: that of the leaf with most work, and sums over
- * all leaves. The network is that of CDMPP (EuroSys 2024): an encoder over the sequence of leaves,
- * each with its place in the tree, and layers that make one number of all.
+ * were measured. Trees see a program as one vector: that of the leaf that takes longest, and sums
+ * over all leaves. The network is that of CDMPP (EuroSys 2024): an encoder over the sequence of
+ * leaves, each with its place in the tree, and layers that make one number of all.
  *
  * Predictions are calibrated, each operation for itself, by the errors of models that have not seen
  * the network which a program is a part of: the prediction moves towards the one with the least
@@ -18,7 +18,7 @@
 #include "learn/boost.h"
 #include "tprog/tprog.h"
 
-#define PL_TPROG_SUMS	 27
+#define PL_TPROG_SUMS	 31
 #define PL_TPROG_COLUMNS (PL_TPROG_FEATURES + PL_TPROG_SUMS)
 
 struct pl_tprog_row {			  /* a program on a device */

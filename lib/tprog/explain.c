@@ -10,7 +10,8 @@
 #define RATES                                                                                      \
 	"reads|writes|lines into 32 KiB|lines into 256 KiB|lines into 1 MiB|lines into 4 MiB|"     \
 	"lines into 32 MiB|pages into 64|pages into 2048|instructions on memory|"                  \
-	"instructions that compute|turns of loops"
+	"instructions that compute|turns of loops|writes to lines of other threads|vectors "       \
+	"across lines|cycles of waiting sums|cycles"
 
 /* The vector in its order: `n` times the entries of the list. */
 static const struct group {
@@ -19,7 +20,7 @@ static const struct group {
 } groups[] = {
 	{ "floats", "mad|add|mul|div|comparisons|functions|other", 1 },
 	{ "integers", "mad|add|mul|div|comparisons|functions|other", 1 },
-	{ "largest leaf", "conditions|selections", 1 },
+	{ "longest leaf", "conditions|selections", 1 },
 	{ "vectorised loops",
 	  "number|product|innermost|nowhere|inner|middle|outer|inner sum|"
 	  "middle sum|outer sum|mixed",
@@ -41,16 +42,17 @@ static const struct group {
 	  5 },
 	{ "operations for a byte", "at a tenth of the nest", 10 },
 	{ "stored buffer", "bytes|bytes times loops|loops around|loops inside", 1 },
-	{ "largest leaf", "iterations|loops|unrolling", 1 },
+	{ "longest leaf", "iterations|loops|unrolling", 1 },
 	{ "loop from inside", "extent|summed up|vectorised|unrolled", 3 },
 	{ "vectorised loop", "extent|rest|filled up", 1 },
 	{ "place of the store", "by the innermost loop|by the second|by the third", 1 },
 	{ "place of read buffer", "by the innermost loop|by the second|by the third", 4 },
-	{ "largest leaf", RATES "|chain of sums|threads|rest of threads|parallel begins", 1 },
+	{ "longest leaf",
+	  RATES "|chain of sums|sums between|threads|rest of threads|parallel begins", 1 },
 	{ "program",
 	  "leaves|iterations|mads|functions|floats|integers|conditions|bytes|"
 	  "different bytes|lines|different lines|" RATES "|parallel begins|work|"
-	  "share of the largest leaf|begins by work",
+	  "share of the longest leaf|begins by work",
 	  1 },
 };
 

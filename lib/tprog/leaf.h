@@ -37,13 +37,15 @@ enum pl_tprog_part {
 	PL_TPROG_X_INNERMOST = PL_TPROG_CDMPP,
 	PL_TPROG_X_MOVES = PL_TPROG_X_INNERMOST + 15,
 	PL_TPROG_X_RATES = PL_TPROG_X_MOVES + 15, /* [PL_TPROG_RATES], for an iteration */
-	PL_TPROG_X_CHAIN = PL_TPROG_X_RATES + 12,
+	PL_TPROG_X_CHAIN = PL_TPROG_X_RATES + 16,
+	PL_TPROG_X_APART,
 	PL_TPROG_X_THREADS,
 	PL_TPROG_X_REST,
 	PL_TPROG_X_BEGINS, /* of the parallel loop */
 	PL_TPROG_X_END
 };
-#define PL_TPROG_RATES (PL_TPROG_X_CHAIN - PL_TPROG_X_RATES)
+#define PL_TPROG_RATES	  (PL_TPROG_X_CHAIN - PL_TPROG_X_RATES)
+#define PL_TPROG_R_CYCLES (PL_TPROG_RATES - 1) /* the last one */
 _Static_assert(PL_TPROG_X_END == PL_TPROG_FEATURES, "parts of the vector");
 _Static_assert(PL_TPROG_X_ITERATIONS + 3 == PL_TPROG_CDMPP, "parts of the vector");
 

@@ -5,12 +5,15 @@
  *	    the loop that is vectorised: extent, rest, places of its vectors by numbers in them
  *	15  by how many numbers the place changes with each of these loops: of the store, and of the
  *	    four buffers that are read with most lines
- *	12  for an iteration: reads and writes of memory, where a number that no inner loop changes
+ *	16  for an iteration: reads and writes of memory, where a number that no inner loop changes
  *	    stays in a register; lines that must come into a cache of 2^15, 2^18, 2^20, 2^22 and
  *	    2^25 bytes; pages that must come into tables of 64 and 2048 pages; instructions that
- *	    move numbers, that compute, and that end loops, where vectors and threads share them
- *	 4  iterations of a chain of sums that wait for one another; iterations of the parallel
- *	    loop, rounded up to the threads; how often it begins
+ *	    move numbers, that compute, and that end loops, where vectors and threads share them;
+ *	    writes to lines that another thread writes, too; vectors that may lie in two lines;
+ *	    cycles of sums that wait for one another; cycles, by all of these
+ *	 5  iterations of a chain of sums that wait for one another; sums that do not, from one
+ *	    to the next update of a place; iterations of the parallel loop, rounded up to the
+ *	    threads; how often it begins
  *
  * Lines into a cache: of the loops whose data fit into it together, the outermost one; what the
  * loop around it uses again comes from the cache, too. A cache has 8 places for lines whose
@@ -188,10 +191,44 @@ static int vector_loop(const struct pl_tprog_nest *f)
 	return v;
 }
 
+/* A compiler makes whole vectors, of the rest one of half the size, and single numbers. */
+static double vectors(double n)
+{
+	return floor(n / VECTOR) + floor(fmod(n, VECTOR) / (VECTOR / 2)) + fmod(n, VECTOR / 2);
+}
+
 /* By this the vectors of a loop make its iterations fewer. */
 static double in_vectors(const struct pl_tprog_nest *f, int v)
 {
-	return v < 0 ? 1 : ceil(f->extent[v] / VECTOR) / f->extent[v];
+	return v < 0 ? 1 : vectors(f->extent[v]) / f->extent[v];
+}
+
+/* Is what a vector of the loop reads or writes neighbours, or one number? Where an index is
+ * clamped, as around an image, a step is no whole number, and each number is moved by itself. */
+static bool is_row(const struct pl_tprog_nest *f, const struct pl_tprog_access *a, int vector)
+{
+	double moves = pl_tprog_moves(f, a, vector);
+
+	return moves == 0 || moves == 1;
+}
+
+/* Vectors whose places differ by less than a vector from one to another iteration of some loop. */
+static double across(const struct pl_tprog_nest *f, int vector)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < f->n_accesses && vector >= 0; i++) {
+		const struct pl_tprog_access *a = &f->access[i];
+		bool apart = false;
+
+		if (pl_tprog_moves(f, a, vector) != 1)
+			continue;
+		for (int l = 0; l < f->n; l++)
+			apart |= l != vector && fmod(pl_tprog_moves(f, a, l), VECTOR) != 0;
+		if (apart)
+			sum += f->inner[0] * in_vectors(f, vector);
+	}
+	return sum;
 }
 
 /* Reads or writes, where numbers stay in registers over the innermost loops. `vector`: one for a
@@ -210,17 +247,16 @@ static double memory(const struct pl_tprog_nest *f, bool reads, bool writes, int
 			l--;
 		sum += f->inner[0] / f->inner[l] *
 		       (1 + (reads && writes && a->reads && a->writes)) *
-		       (vector >= 0 && vector < l && pl_tprog_moves(f, a, vector) <= 1
-				? in_vectors(f, vector)
-				: 1);
+		       (vector >= 0 && vector < l && is_row(f, a, vector) ? in_vectors(f, vector)
+									  : 1);
 	}
 	return sum;
 }
 
-/* Operations, but those on indices. */
+/* Operations; of those on indices, the ones that are more than the next place in memory. */
 static double computing(const struct pl_tprog_nest *f)
 {
-	double sum = f->conditions + f->selections;
+	double sum = f->conditions + f->selections + f->integers[PL_TPROG_N_COMPARE];
 
 	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
 		sum += f->floats[i] * (i == PL_TPROG_N_FUNCTION ? 10 : 1);
@@ -239,29 +275,122 @@ static double turns(const struct pl_tprog_nest *f, int vector)
 	return sum;
 }
 
+/* Updates of other places between two of the same one, in vectors; *kept: in a register. */
+static double independent(const struct pl_tprog_nest *f, int vector, bool *kept)
+{
+	uint32_t stored = f->p->node[f->node].buffer;
+	double n = 1;
+
+	*kept = false;
+	for (size_t i = 0; i < f->n_accesses; i++) {
+		const struct pl_tprog_access *a = &f->access[i];
+		int l = f->n;
+
+		if (a->buffer != stored || !a->reads)
+			continue;
+		while (l > 0 && pl_tprog_moves(f, a, l - 1) > 0) {
+			l--;
+			n *= l == vector ? vectors(f->extent[l]) : f->extent[l];
+		}
+		*kept = l == f->n;
+		return l ? n : INFINITY; /* each place is updated once */
+	}
+	return INFINITY;
+}
+
+/* Writes to lines in which another thread writes. A thread has neighbouring iterations of the
+ * parallel loop `p`, each as many. */
+static double contended(const struct pl_tprog_nest *f, int p)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < f->n_accesses && p >= 0; i++) {
+		const struct pl_tprog_access *a = &f->access[i];
+		double away =
+			pl_tprog_moves(f, a, p) * sizeof(float) * ceil(f->extent[p] / THREADS);
+		int l = f->n;
+
+		if (!a->writes || !(away > 0))
+			continue;
+		while (l > 0 && !(pl_tprog_moves(f, a, l - 1) > 0))
+			l--;
+		if (away < PL_TPROG_LINE)
+			sum += f->inner[0] / f->inner[l];
+		else if (fmod(away, PL_TPROG_LINE) > 0)
+			sum += f->inner[0] / f->inner[l] * PL_TPROG_LINE / away;
+	}
+	return sum;
+}
+
+/* What an iteration needs of a thread. */
+struct needs {
+	double moves, computes, turns; /* instructions */
+	double waits;		       /* cycles of sums that wait for one another */
+	double contended;	       /* writes */
+	double across;		       /* vectors that may lie in two lines */
+};
+
+/*
+ * Cycles of one thread: four instructions at a time, of which two move numbers and two compute, or
+ * what sums wait; and what moves of lines and pages are not hidden behind that. The numbers are
+ * those of no certain processor. They need not be right, since trees learn what the entries change,
+ * but together they say which part counts.
+ */
+static double cycles(const struct needs *n, const double *into)
+{
+	static const double each[PL_LEN(caches)] = { 1, 1, 2, 3, 8, 2, 8 };
+	double sum =
+		fmax(fmax(n->moves, n->computes) / 2, (n->moves + n->computes + 2 * n->turns) / 4);
+
+	sum = fmax(sum, n->waits) + n->contended * 20 + n->across / 4;
+	for (size_t i = 0; i < PL_LEN(caches); i++)
+		sum += into[i] / caches[i].line * each[i];
+	return sum;
+}
+
 void pl_tprog_put_own(const struct pl_tprog_nest *f, float *x)
 {
 	double chain = 1, each = 1, threads = 0, begins = 0, n = f->inner[0];
-	int v = vector_loop(f), l = f->n;
+	double into[PL_LEN(caches)], apart;
+	struct needs need;
+	int v = vector_loop(f), l = f->n, parallel = -1;
+	bool kept;
 
 	x = put_loops(f, x);
 	x = put_all_moves(f, x);
 	*x++ = pl_tprog_rate(memory(f, true, false, -1), n);
 	*x++ = pl_tprog_rate(memory(f, false, true, -1), n);
-	for (size_t i = 0; i < PL_LEN(caches); i++)
-		*x++ = pl_tprog_rate(traffic(f, &caches[i]), n);
+	for (size_t i = 0; i < PL_LEN(caches); i++) {
+		into[i] = traffic(f, &caches[i]);
+		*x++ = pl_tprog_rate(into[i], n);
+	}
 	while (l-- > 0 && loop_at(f, l)->reduce && loop_at(f, l)->bind != PL_TPROG_VECTORIZE)
 		chain *= f->extent[l];
 	for (l = 0; l < f->n; l++)
 		if (loop_at(f, l)->bind == PL_TPROG_PARALLEL) {
+			parallel = l;
 			threads = f->extent[l];
 			begins = f->inner[0] / f->inner[l];
 			each = ceil(threads / THREADS) / threads;
 		}
-	*x++ = pl_tprog_rate(memory(f, true, true, v) * each, n);
-	*x++ = pl_tprog_rate(computing(f) * in_vectors(f, v) * each, n);
-	*x++ = pl_tprog_rate(turns(f, v) * each, n);
+	apart = independent(f, v, &kept);
+	need = (struct needs){ .moves = memory(f, true, true, v) * each,
+			       .computes = computing(f) * in_vectors(f, v) * each,
+			       .turns = turns(f, v) * each,
+			       .waits = n * in_vectors(f, v) * each * (kept ? 4 : 10) / apart,
+			       .contended = contended(f, parallel) * each,
+			       .across = across(f, v) * each };
+	for (size_t i = 0; i < PL_LEN(caches); i++)
+		into[i] *= each;
+	*x++ = pl_tprog_rate(need.moves, n);
+	*x++ = pl_tprog_rate(need.computes, n);
+	*x++ = pl_tprog_rate(need.turns, n);
+	*x++ = pl_tprog_rate(need.contended, n);
+	*x++ = pl_tprog_rate(need.across, n);
+	*x++ = pl_tprog_rate(need.waits, n);
+	*x++ = pl_tprog_rate(cycles(&need, into), n);
 	*x++ = (float)pl_tprog_slog(chain);
+	*x++ = (float)(isfinite(apart) ? pl_tprog_slog(apart) : -1);
 	*x++ = (float)pl_tprog_slog(threads);
 	*x++ = (float)(each * THREADS);
 	*x++ = (float)pl_tprog_slog(begins);

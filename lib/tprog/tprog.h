@@ -172,7 +172,7 @@ int pl_tprog_generate(const struct pl_tprog_task *t, uint64_t seed, struct pl_bu
 
 /* What a leaf computes and where it lies: CDMPP (EuroSys 2024), compact AST. */
 #define PL_TPROG_CDMPP	  164
-#define PL_TPROG_OWN	  46 /* behind them: machine.c */
+#define PL_TPROG_OWN	  51 /* behind them: machine.c */
 #define PL_TPROG_FEATURES (PL_TPROG_CDMPP + PL_TPROG_OWN)
 struct pl_tprog_leaf {
 	uint32_t node;

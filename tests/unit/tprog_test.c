@@ -433,6 +433,30 @@ static void near(double got, double want, const char *what)
 		printf("# got %g, want %g\n", got, want);
 }
 
+/* Half of a line is written by one thread, and half by the other. */
+static void test_contended(void)
+{
+	static const char text[] = HEAD "program shared model=none op=copy\n"
+					"buffer A float32 8 16\n"
+					"buffer C float32 8 16\n"
+					"for j 16 parallel\n"
+					"  for i 8\n"
+					"    C[i, j] = A[i, j]\n"
+					"  end\n"
+					"end\n";
+	struct pl_tprog p = { .name = NULL };
+	struct pl_err err = { 0 };
+	struct pl_tprog_leaf *leaf = NULL;
+	size_t n = 0;
+
+	if (ok(read_text(text, &p, &err) == 1 && pl_tprog_leaves(&p, &leaf, &n, &err) == 0,
+	       "columns for each thread %s", err.msg))
+		near(leaf[0].x[PL_TPROG_CDMPP + 42], log2(0.5 + PL_TPROG_LEAST_RATE),
+		     "... whose writes meet in lines, on two threads at a time");
+	pl_free(leaf);
+	pl_tprog_fini(&p);
+}
+
 static void test_leaves(void)
 {
 	struct pl_tprog p = { .name = NULL };
@@ -475,10 +499,15 @@ static void test_leaves(void)
 	near(own[30], log2(2.25 + PL_TPROG_LEAST_RATE), "reads for an iteration");
 	near(own[31], log2(1 + PL_TPROG_LEAST_RATE), "writes");
 	ok(own[32] >= own[33] && own[33] >= own[36], "larger caches are loaded with less");
-	near(own[42], log2(1 + 1), "no chain of sums");
-	near(own[43], log2(4 + 1), "four iterations are parallel");
-	near(own[44], 1, "... two on each of two threads");
-	near(own[45], log2(1 + 1), "... in one loop");
+	near(own[42], log2(PL_TPROG_LEAST_RATE), "no thread writes where another one does");
+	near(own[46], log2(1 + 1), "no chain of sums");
+	near(own[47], log2(4 + 1), "each of four sums waits for the other three");
+	near(own[48], log2(4 + 1), "four iterations are parallel");
+	near(own[49], 1, "... two on each of two threads");
+	near(own[50], log2(1 + 1), "... in one loop");
+	near(leaf[2].x[PL_TPROG_CDMPP + 42], log2(PL_TPROG_LEAST_RATE),
+	     "two rows of the result are a line");
+	near(leaf[2].x[PL_TPROG_CDMPP + 47], -1, "nothing is summed up at the end");
 out:
 	pl_free(leaf);
 	pl_tprog_fini(&p);
@@ -492,5 +521,6 @@ int main(void)
 	test_run();
 	test_tasks();
 	test_leaves();
+	test_contended();
 	return done_testing();
 }
