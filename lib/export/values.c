@@ -89,13 +89,31 @@ bool pl_export_number(const char *s, size_t n, int64_t *v)
 	return n && pl_json_i64(s, n, v) && *v >= 0 && *v <= INT32_MAX;
 }
 
+/* The next number that no process has, neither as its own nor from here. */
+static int free_number(struct pl_export_pids *p, int64_t *num, struct pl_err *err)
+{
+	size_t taken;
+	pl_id id;
+
+	do {
+		char text[24];
+		int n;
+
+		p->next = p->next < FIRST_FREE ? FIRST_FREE : p->next + 1;
+		n = snprintf(text, sizeof(text), "%lld", (long long)p->next);
+		taken = p->used.n;
+		PL_CHECK(pl_intern_add(&p->used, text, (size_t)n, &id, err));
+	} while (id < taken);
+	*num = p->next;
+	return 0;
+}
+
 int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, size_t len,
 		  int64_t *num, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
 	pl_id key, used;
 	size_t before = p->key.n, taken = p->used.n;
-	int64_t v;
 	int rc;
 
 	/* allocate before adding the key, because a known key must have a number */
@@ -107,11 +125,11 @@ int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, s
 		*num = p->num[key];
 		goto out;
 	}
+	p->num[key] = INT64_MIN;
 	PL_TRY(pl_intern_add(&p->used, pid, len, &used, err));
-	*num = INT64_MIN;
-	if (used < taken || (pl_export_number(pid, len, &v) && v >= FIRST_FREE && v < p->next))
-		*num = p->next = p->next < FIRST_FREE ? FIRST_FREE : p->next + 1;
-	p->num[key] = *num;
+	if (used < taken)
+		PL_TRY(free_number(p, &p->num[key], err));
+	*num = p->num[key];
 out:
 	pl_buf_fini(&b);
 	return rc;
@@ -124,6 +142,23 @@ void pl_export_pids_fini(struct pl_export_pids *p)
 	pl_free(p->num);
 }
 
+/* A process of a trace that was exported before has its rank and labels in its name. */
+static bool names_rank(const char *name, size_t n, int32_t rank)
+{
+	char text[24];
+	size_t k = (size_t)snprintf(text, sizeof(text), "rank %d", rank);
+
+	return n >= k && !memcmp(name, text, k) && (n == k || name[k] == ' ');
+}
+
+static bool names_labels(const char *name, size_t n, const char *labels, size_t m)
+{
+	bool open = n > m + 1 && name[n - 1] == ')';
+
+	name += n > m ? n - m - open : 0; /* where the labels would begin */
+	return n > m && !memcmp(name, labels, m) && name[-1] == (open ? '(' : ' ');
+}
+
 void pl_export_process_title(struct pl_writer *t, const struct pl_segment *s,
 			     const struct pl_track *k, bool rank)
 {
@@ -132,19 +167,20 @@ void pl_export_process_title(struct pl_writer *t, const struct pl_segment *s,
 
 	name = pl_trace_segment_str(s, k->process, &n);
 	labels = pl_trace_segment_str(s, k->labels, &m);
-	if (rank && k->rank >= 0) {
+	rank = rank && k->rank >= 0;
+	if (rank && !names_rank(name, n, k->rank)) {
 		pl_write_text(t, "rank ");
 		pl_write_int(t, k->rank);
 		if (n || m)
 			pl_write_char(t, ' ');
 	}
 	pl_write(t, name, n);
-	if (m) {
+	if (m && !names_labels(name, n, labels, m)) {
 		pl_write_text(t, n ? " (" : "");
 		pl_write(t, labels, m);
 		pl_write_text(t, n ? ")" : "");
 	}
-	if (!n && !m && !(rank && k->rank >= 0)) {
+	if (!n && !m && !rank) {
 		pl_write_text(t, "process ");
 		name = pl_trace_segment_str(s, k->pid, &n);
 		pl_write(t, name, n);
