@@ -154,25 +154,55 @@ static bool derived(const struct row *r, const struct pl_col *c)
 	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 
-/* Members of the event. Flow ids contain the segment, because viewers join ids of all processes. */
-static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
+static bool is_key(const struct row *r, const struct pl_col *c, const char *key)
+{
+	size_t n;
+	const char *s = pl_trace_segment_str(r->seg, c->key, &n);
+
+	return n == strlen(key) && !memcmp(s, key, n);
+}
+
+/* An id that viewers join with equal ones of all processes. It tells the segment, but for that of
+ * the first, which stays as it is. */
+static void put_joined_id(struct pl_writer *t, const struct row *r, const struct pl_col *c,
+			  uint32_t k, uint32_t segment)
+{
+	struct pl_writer own = { 0 };
+	size_t n;
+	const char *s;
+
+	if (!segment || (c->type != PL_V_INT && c->type != PL_V_STR)) {
+		pl_export_value_json(t, r->seg, c, k);
+		return;
+	}
+	pl_write_format(&own, "%u.", segment);
+	if (c->type == PL_V_INT) {
+		pl_write_int(&own, c->val[k]);
+	} else {
+		s = pl_trace_segment_str(r->seg, (pl_id)c->val[k], &n);
+		pl_write(&own, s, n);
+	}
+	put_written(t, &own);
+}
+
+/* Members of the event; of the end of an asynchronous pair those that say whose end it is. */
+static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment, bool ends)
 {
 	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
 		const struct pl_col *c = &r->b->col[e->col];
+		bool id;
 
-		if (c->role == PL_R_TOP) {
-			pl_write_char(t, ',');
-			pl_export_key_json(t, r->seg, c, "top");
+		if (c->role != PL_R_TOP && c->role != PL_R_FLOW)
+			continue;
+		id = c->role == PL_R_FLOW || is_key(r, c, "id");
+		if (ends && !id && !is_key(r, c, "id2") && !is_key(r, c, "scope"))
+			continue;
+		pl_write_char(t, ',');
+		pl_export_key_json(t, r->seg, c, c->role == PL_R_TOP ? "top" : "id");
+		if (id && r->ph != 'X') /* complete events are not joined */
+			put_joined_id(t, r, c, e->k, segment);
+		else
 			pl_export_value_json(t, r->seg, c, e->k);
-		} else if (c->role == PL_R_FLOW) {
-			pl_write_char(t, ',');
-			pl_export_key_json(t, r->seg, c, "id");
-			if (segment && c->type == PL_V_INT) {
-				pl_write_format(t, "\"%u.%lld\"", segment, (long long)c->val[e->k]);
-			} else {
-				pl_export_value_json(t, r->seg, c, e->k);
-			}
-		}
 	}
 }
 
@@ -195,6 +225,31 @@ static void put_args(struct pl_writer *t, const struct row *r)
 		pl_write_char(t, '}');
 }
 
+/* The members that each event has. */
+static void put_head(struct chrome *c, const struct row *r, char ph, pl_ns ts)
+{
+	struct pl_writer *t = &c->x.t;
+	unsigned kind = r->b->kind[r->i];
+
+	pl_write_text(t, c->comma ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+	c->comma = true;
+	pl_write_char(t, ph == '"' || ph == '\\' ? '?' : ph);
+	pl_write_char(t, '"');
+	if (r->cat) {
+		pl_write_text(t, ",\"cat\":");
+		pl_export_value_json(t, r->seg, r->cat, r->cat_k);
+	} else if (kind != PL_K_OTHER && ph == 'X') {
+		pl_write_text(t, ",\"cat\":\"");
+		pl_write_text(t, pl_trace_kind_name(kind));
+		pl_write_char(t, '"');
+	}
+	pl_write_text(t, ",\"name\":");
+	pl_export_string_json(t, r->seg, r->b->name[r->i]);
+	put_where(c, t, r->seg, r->b->track[r->i]);
+	pl_write_text(t, ",\"ts\":");
+	pl_write_us(t, ts);
+}
+
 /* A first segment that is not merged keeps its times; others become common times from base0. */
 static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 		      const struct pl_batch *b, uint32_t i)
@@ -202,34 +257,26 @@ static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 	struct chrome *c = (struct chrome *)base;
 	struct row r = { .seg = seg, .b = b, .i = i };
 	struct pl_writer *t = &base->t;
-	pl_ns ts = b->ts[i];
+	uint32_t segment = base->merge.n_segs - 1;
+	pl_ns ts = b->ts[i], dur = b->dur[i];
+	bool pair;
 
 	look(&r, &base->rows);
+	pair = r.ph == 'b' && dur >= 0; /* asynchronous begin and end were joined: two events */
 	if (base->clock)
 		ts = pl_sub_sat(pl_export_start(base, seg, b, i), c->base0);
-	pl_write_text(t, c->comma ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
-	c->comma = true;
-	pl_write_char(t, r.ph == '"' || r.ph == '\\' ? '?' : r.ph);
-	pl_write_char(t, '"');
-	if (r.cat) {
-		pl_write_text(t, ",\"cat\":");
-		pl_export_value_json(t, seg, r.cat, r.cat_k);
-	} else if (b->kind[i] != PL_K_OTHER && r.ph == 'X') {
-		pl_write_text(t, ",\"cat\":\"");
-		pl_write_text(t, pl_trace_kind_name(b->kind[i]));
-		pl_write_char(t, '"');
-	}
-	pl_write_text(t, ",\"name\":");
-	pl_export_string_json(t, seg, b->name[i]);
-	put_where(c, t, seg, b->track[i]);
-	pl_write_text(t, ",\"ts\":");
-	pl_write_us(t, ts);
-	if (b->dur[i] >= 0) {
+	put_head(c, &r, r.ph, ts);
+	if (dur >= 0 && !pair) {
 		pl_write_text(t, ",\"dur\":");
-		pl_write_us(t, b->dur[i]);
+		pl_write_us(t, dur);
 	}
-	put_top(t, &r, base->merge.n_segs - 1);
+	put_top(t, &r, segment, false);
 	put_args(t, &r);
+	pl_write_char(t, '}');
+	if (!pair)
+		return;
+	put_head(c, &r, 'e', pl_add_sat(ts, dur));
+	put_top(t, &r, segment, true);
 	pl_write_char(t, '}');
 }
 

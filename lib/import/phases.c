@@ -477,9 +477,13 @@ static int other(struct pl_doc *d, uint8_t kind, char ph, pl_ns dur, struct pl_e
 	if (ph)
 		put_ph(d, ph);
 	put_id(d);
-	if (dur < 0 && f->has_dur && !f->odd_dur)
-		pl_import_rows_put(&d->rows, PL_R_TOP, PL_V_INT,
-				   pl_import_rows_text(&d->rows, "dur", 3), f->dur);
+	if (dur < 0 && f->has_dur && !f->odd_dur) { /* in the source's unit, microseconds */
+		bool whole = f->dur % 1000 == 0;
+
+		pl_import_rows_put_dec(&d->rows, PL_R_TOP, whole ? PL_V_INT : PL_V_DEC,
+				       pl_import_rows_text(&d->rows, "dur", 3),
+				       whole ? f->dur / 1000 : f->dur, whole ? 0 : 3);
+	}
 	return finish_row(d, kind, track, dur, err);
 }
 
