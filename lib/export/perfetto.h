@@ -18,7 +18,9 @@ struct perfetto {
 	struct pl_writer event, fresh; /* of the current packet: body, new interned strings */
 	uint32_t merge_no;
 	uint64_t uuid, pid; /* last one used */
+	uint32_t first;	    /* number of the first segment, which is not 0 in an archive */
 	pl_ns shift;	    /* added to every time, because times must not be negative */
+	bool shifted;	    /* `shift` is that of a segment with events */
 	bool began;
 };
 
@@ -61,6 +63,7 @@ struct perfetto_seg {
 	struct perfetto_subtrack *subtrack;
 	uint32_t *iid;	   /* [table, string] */
 	uint64_t *process; /* [string of the pid]: uuid */
+	pl_ns earliest;	   /* time of an event; INT64_MAX: there are none */
 	size_t n_rows, n_items, n_corr, cap_corr, n_bind, cap_bind, n_subtracks, made_subtracks,
 		cap_subtrack;
 };

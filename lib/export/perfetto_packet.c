@@ -145,7 +145,7 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 	size_t n, packet, track, at;
 	const char *text = pl_trace_segment_str(s->seg, k->pid, &n);
 	pl_id slot = k->pid < s->seg->str.n ? k->pid : (pl_id)s->seg->str.n;
-	int rc = pl_export_pid(&p->pids, p->x.merge.n_segs - 1, text, n, pid, err);
+	int rc = pl_export_pid(&p->pids, p->first + p->x.merge.n_segs - 1, text, n, pid, err);
 
 	if (rc < 0)
 		return rc;
@@ -211,7 +211,7 @@ int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_
 	at = open_track(t, &packet, *uuid);
 	pl_pb_varint(t, TRACK_PARENT, parent);
 	put_track_name(t, s->seg, k);
-	pl_pb_varint(t, TRACK_SIBLING_RANK, (uint64_t)((int64_t)k->sort & INT32_MAX));
+	pl_pb_varint(t, TRACK_SIBLING_RANK, (uint64_t)(int64_t)k->sort);
 	if (!subtrack && k->type == PL_T_THREAD && number(s->seg, k->tid, &tid)) {
 		size_t th = pl_pb_open(t, TRACK_THREAD);
 

@@ -12,7 +12,8 @@
 #include "export/perfetto.h"
 
 #define FLUSH	  ((size_t)256 << 10)
-#define TOLERANCE 1000 /* ns */
+#define TOLERANCE 1000			     /* ns */
+#define ROOM	  ((pl_ns)3600 * 1000000000) /* for segments of a merged stream that begin earlier */
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
@@ -60,13 +61,18 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t g = s->first[bi] + i, match = PL_NONE;
 		struct perfetto_item *it = &s->item[s->n_items];
+		pl_ns start;
 
 		s->where[g] = (struct perfetto_where){ bi, i };
-		if (b->track[i] >= s->seg->n_tracks || b->kind[i] == PL_K_COUNTER)
+		if (b->track[i] >= s->seg->n_tracks)
+			continue;
+		start = pl_export_start(&p->x, s->seg, b, i);
+		s->earliest = pl_min_i64(s->earliest, start);
+		if (b->kind[i] == PL_K_COUNTER)
 			continue;
 		it->track = b->track[i];
 		it->g = g;
-		it->ts = pl_export_start(&p->x, s->seg, b, i);
+		it->ts = start;
 		it->end = pl_add_sat(it->ts, b->dur[i] > 0 ? b->dur[i] : 0);
 		it->class = b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_FLOW_IN ? C_FLOW
 			    : b->dur[i] < 0					      ? C_INSTANT
@@ -333,6 +339,30 @@ out:
 
 /* ---- the sink -------------------------------------------------------------------------------- */
 
+/* The first segment with events decides what is added to all times, because it is written before
+ * the others are known. */
+static void shift_times(struct perfetto *p, const struct perfetto_seg *s)
+{
+	bool merged = p->x.merge.present;
+	pl_ns begin;
+	char ns[32];
+
+	if (s->earliest == INT64_MAX)
+		return;
+	if (!p->shifted && s->earliest < ROOM)
+		p->shift = pl_add_sat(pl_sub_sat(0, pl_min_i64(s->earliest, 0)), merged ? ROOM : 0);
+	p->shifted = true;
+	begin = pl_add_sat(s->earliest, p->shift);
+	if (begin < 0)
+		pl_say(p->x.o.log, PL_LOG_WARN,
+		       "%s: it begins %s before time 0, which Perfetto cannot show: events before "
+		       "0 stand at 0; %s",
+		       s->seg->source ? s->seg->source : "",
+		       pl_fmt_ns(ns, sizeof(ns), pl_sub_sat(0, begin)),
+		       merged ? "choose a later part (--time)"
+			      : "merge puts files on one clock, --time chooses a later part");
+}
+
 static void seg_fini(struct perfetto_seg *s)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
@@ -354,15 +384,13 @@ static void seg_fini(struct perfetto_seg *s)
 static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err)
 {
 	struct perfetto *p = (struct perfetto *)x;
-	struct perfetto_seg s = { .seg = seg };
+	struct perfetto_seg s = { .seg = seg, .earliest = INT64_MAX };
 	int rc;
 
 	PL_TRY(pl_alloc(&s.iid, P_TABLES * (seg->str.n + 1), sizeof(*s.iid), err));
 	PL_TRY(pl_alloc(&s.process, seg->str.n + 1, sizeof(*s.process), err));
 	PL_TRY(collect(p, &s, err));
-	if (x->merge.n_segs == 1)
-		for (size_t i = 0; i < s.n_items; i++)
-			p->shift = pl_max_i64(p->shift, pl_sub_sat(0, s.item[i].ts));
+	shift_times(p, &s);
 	for (int write = 0; write < 2; write++) {
 		if (write)
 			PL_TRY(drop_single(&s, err));

@@ -5,9 +5,11 @@
  *
  * Each trace is what the exporter "perfetto" makes of the segment, with the corrections of a merged
  * stream, so that all of them are on the clock of the first: the manifest relates them without an
- * offset. The size of a member stands before it, so one member is held in memory.
+ * offset, and all have what is added to the times of the first. Traces of one machine share their
+ * processes, so the numbers of these are distinct on a machine. The size of a member stands before
+ * it, so one member is held in memory.
  */
-#include "export/internal.h"
+#include "export/perfetto.h"
 
 #define BLOCK	   512
 #define MOST_BYTES ((size_t)8 << 30) /* 11 octal digits */
@@ -17,6 +19,11 @@ struct archive {
 	struct pl_sink *inner;
 	struct pl_out *out; /* into file */
 	struct pl_buf file;
+	struct pl_intern machines;   /* ids are indices of pids[] */
+	struct pl_export_pids *pids; /* [machine]: the numbers of its processes */
+	size_t cap_pids;
+	pl_ns shift; /* of all traces, as in struct perfetto */
+	bool shifted;
 	struct pl_writer manifest; /* its entries */
 	char first[64];		   /* name of the first member, and its machine */
 	char machine[256];
@@ -174,12 +181,39 @@ static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *
 	return a->inner->batch(a->inner, seg, b, err);
 }
 
+/* The exporter of one trace goes on where that of the trace before it ended. */
+static int end_trace(struct archive *a, struct pl_segment *seg, const char *machine,
+		     struct pl_err *err)
+{
+	struct perfetto *p = (struct perfetto *)a->inner;
+	size_t n = a->machines.n;
+	pl_id id = 0;
+	int rc;
+
+	PL_CHECK(pl_grow(&a->pids, &a->cap_pids, n + 1, sizeof(*a->pids), err));
+	PL_CHECK(pl_intern_add(&a->machines, machine, strlen(machine), &id, err));
+	if (id == n)
+		memset(&a->pids[id], 0, sizeof(a->pids[id]));
+	p->pids = a->pids[id];
+	p->first = a->n;
+	p->shift = a->shift;
+	p->shifted = a->shifted;
+	rc = a->inner->end(a->inner, seg, err);
+	a->pids[id] = p->pids;
+	a->shift = p->shift;
+	a->shifted = p->shifted;
+	memset(&p->pids, 0, sizeof(p->pids));
+	return rc;
+}
+
 static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct archive *a = (struct archive *)s;
 	char member[64], machine[256];
-	int rc = a->inner->end(a->inner, seg, err);
+	int rc;
 
+	machine_of(a, seg, machine, sizeof(machine));
+	rc = end_trace(a, seg, machine, err);
 	if (rc >= 0)
 		rc = pl_export_close(&pl_export_perfetto, a->inner, err);
 	else
@@ -190,7 +224,6 @@ static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	snprintf(member, sizeof(member), "%05u.pftrace", a->n);
-	machine_of(a, seg, machine, sizeof(machine));
 	put_entry(a, member, machine);
 	a->n++;
 	return put_member(a, member, a->file.p, a->file.n, err);
@@ -208,6 +241,10 @@ static void fini(struct pl_export_base *x)
 	if (a->inner)
 		pl_export_abort(&pl_export_perfetto, a->inner);
 	pl_out_abort(a->out);
+	for (size_t i = 0; i < a->machines.n; i++)
+		pl_export_pids_fini(&a->pids[i]);
+	pl_free(a->pids);
+	pl_intern_fini(&a->machines);
 	pl_buf_fini(&a->file);
 	pl_write_fini(&a->manifest);
 }

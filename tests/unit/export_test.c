@@ -240,6 +240,46 @@ static void test_chrome(void)
 	pl_buf_fini(&tb.b);
 }
 
+/* Asynchronous pairs overlap, and one is inside of another with its id. */
+static void test_chrome_pairs(void)
+{
+	static const char pairs[] =
+		"{\"traceEvents\":["
+		"{\"ph\":\"b\",\"cat\":\"c\",\"id\":\"0x7\",\"name\":\"in\",\"pid\":1,\"tid\":2,"
+		"\"ts\":12,\"args\":{\"k\":1}},"
+		"{\"ph\":\"e\",\"cat\":\"c\",\"id\":\"0x7\",\"name\":\"in\",\"pid\":1,\"tid\":2,"
+		"\"ts\":13.5},"
+		"{\"ph\":\"b\",\"cat\":\"c\",\"id2\":{\"local\":\"0x8\"},\"scope\":\"s\",\"name\":"
+		"\"y\",\"pid\":1,\"tid\":2,\"ts\":11},"
+		"{\"ph\":\"e\",\"cat\":\"c\",\"id2\":{\"local\":\"0x8\"},\"scope\":\"s\",\"name\":"
+		"\"y\",\"pid\":1,\"tid\":2,\"ts\":14},"
+		"{\"ph\":\"i\",\"s\":\"t\",\"name\":\"mark\",\"pid\":1,\"tid\":2,\"ts\":15,\"dur\":"
+		"2.5}]}";
+	struct export a, b, ta, tb;
+	const char *one = convert(&a, pairs, strlen(pairs), "chrome"), *two;
+
+	ok(has(one, "{\"ph\":\"b\",\"cat\":\"c\",\"name\":\"in\",\"pid\":1,\"tid\":2,\"ts\":12,"
+		    "\"id\":\"0x7\",\"args\":{\"k\":1}},\n"
+		    "{\"ph\":\"e\",\"cat\":\"c\",\"name\":\"in\",\"pid\":1,\"tid\":2,\"ts\":13.5,"
+		    "\"id\":\"0x7\"}"),
+	   "chrome: an asynchronous pair is two events again");
+	ok(has(one, "\"ph\":\"e\",\"cat\":\"c\",\"name\":\"y\",\"pid\":1,\"tid\":2,\"ts\":14,"
+		    "\"id2\":{\"local\":\"0x8\"},\"scope\":\"s\"}"),
+	   "chrome: its end has all that tells ids apart");
+	ok(has(one, "\"dur\":2.500}"), "chrome: a duration of an instant is in microseconds");
+	two = convert(&b, one, a.b.n, "chrome");
+	is_str(two, one, "chrome: pairs are read and written the same");
+	one = convert(&ta, pairs, strlen(pairs), "jsonl");
+	two = convert(&tb, (const char *)a.b.p, a.b.n, "jsonl");
+	ok(has(one, "\"name\":\"in\",\"start_ns\":12000,\"dur_ns\":1500") &&
+		   has(two, "\"name\":\"in\",\"start_ns\":12000,\"dur_ns\":1500"),
+	   "chrome: and keep their durations");
+	pl_buf_fini(&a.b);
+	pl_buf_fini(&b.b);
+	pl_buf_fini(&ta.b);
+	pl_buf_fini(&tb.b);
+}
+
 static void test_chrome_segments(void)
 {
 	struct export x;
@@ -251,6 +291,13 @@ static void test_chrome_segments(void)
 		begin(&m, s, rank);
 		m.seg.base_ns = 1000000 + 500000 * rank;
 		event(&m, PL_K_HOST_OP, m.thread, "op", 1000, 2000);
+		event(&m, PL_K_FLOW_OUT, m.thread, "arrow", 1000, -1);
+		value(&m, PL_R_FLOW, PL_V_STR, NULL, str(&m, "0x1f"));
+		event(&m, PL_K_FLOW_OUT, m.thread, "arrow", 1500, -1);
+		value(&m, PL_R_FLOW, PL_V_INT, NULL, 9);
+		event(&m, PL_K_ANNOTATION, m.thread, "wait", 1000, 1000);
+		value(&m, PL_R_PH, PL_V_STR, NULL, str(&m, "b"));
+		value(&m, PL_R_TOP, PL_V_STR, "id", str(&m, "0x2"));
 		ok(end(&m) >= 0, "chrome: segment %d", rank);
 	}
 	t = close_export(&x);
@@ -260,6 +307,39 @@ static void test_chrome_segments(void)
 	   "chrome: the second has a process of its own and the first one's base");
 	ok(has(t, "rank 0") && has(t, "rank 1"), "chrome: ranks have names");
 	ok(has(t, "\"baseTimeNanoseconds\":1000000"), "chrome: common base");
+	ok(has(t, "\"ts\":1,\"id\":\"0x1f\"}") && has(t, "\"ts\":501,\"id\":\"1.0x1f\"}") &&
+		   has(t, "\"ts\":1.5,\"id\":9}") && has(t, "\"ts\":501.5,\"id\":\"1.9\"}"),
+	   "chrome: arrows of two segments have no common ids, texts neither");
+	ok(has(t, "\"ts\":502,\"id\":\"1.0x2\"}"), "chrome: nor have asynchronous pairs");
+	pl_buf_fini(&x.b);
+}
+
+/* A trace that was exported before, and then another: numbers and names are not given twice. */
+static void test_chrome_again(void)
+{
+	struct export x;
+	struct maker m;
+	struct pl_sink *s = open_export(&x, "chrome");
+	const char *t;
+
+	for (int rank = 0; rank < 2; rank++) {
+		begin(&m, s, rank);
+		m.seg.track[m.thread].process = str(&m, rank ? "rank 1 python (CPU)" : "python");
+		m.seg.track[m.thread].labels = str(&m, "CPU");
+		m.seg.track[m.stream].pid = str(&m, "5000000");
+		event(&m, PL_K_HOST_OP, m.thread, "host", 1000, 2000);
+		event(&m, PL_K_KERNEL, m.stream, "device", 1000, 2000);
+		ok(end(&m) >= 0, "chrome: segment %d", rank);
+	}
+	t = close_export(&x);
+	ok(has(t, "\"name\":\"host\",\"pid\":100,") &&
+		   has(t, "\"name\":\"device\",\"pid\":5000000,") &&
+		   has(t, "\"name\":\"host\",\"pid\":5000001,") &&
+		   has(t, "\"name\":\"device\",\"pid\":5000002,"),
+	   "chrome: no process gets the number of another");
+	ok(has(t, "{\"name\":\"rank 0 python (CPU)\"}") &&
+		   has(t, "{\"name\":\"rank 1 python (CPU)\"}"),
+	   "chrome: rank and labels are in the name of a process once");
 	pl_buf_fini(&x.b);
 }
 
@@ -511,10 +591,11 @@ static uint32_t field(struct pb *c, uint64_t *v, struct pb *sub)
 }
 
 struct seen {
-	int begins, ends, tracks, depth[64], unbalanced, unknown_name;
+	int begins, ends, tracks, first, depth[64], unbalanced, unknown_name;
 	uint64_t out[16], in[16];
 	int n_out, n_in;
 	bool name[64];
+	uint64_t least; /* time */
 };
 
 static void read_event(struct pb c, struct seen *s)
@@ -541,14 +622,26 @@ static void read_event(struct pb c, struct seen *s)
 	s->unbalanced += s->depth[uuid] < 0;
 }
 
+static void read_track(struct pb c, struct seen *s)
+{
+	struct pb sub;
+	uint64_t v;
+
+	s->tracks++;
+	for (uint32_t f; (f = field(&c, &v, &sub));)
+		s->first += f == 12 && (int64_t)v < 0;
+}
+
 static void read_packet(struct pb c, struct seen *s)
 {
 	struct pb sub, entry;
 	uint64_t v;
 
 	for (uint32_t f; (f = field(&c, &v, &sub));) {
+		if (f == 8 && v < s->least)
+			s->least = v;
 		if (f == 60)
-			s->tracks++;
+			read_track(sub, s);
 		if (f == 11)
 			read_event(sub, s);
 		if (f == 12)
@@ -558,19 +651,26 @@ static void read_packet(struct pb c, struct seen *s)
 	}
 }
 
+static struct seen read_all(const struct export *x)
+{
+	struct seen s = { .least = UINT64_MAX };
+	struct pb c = { x->b.p, x->b.p + x->b.n }, packet;
+	uint64_t v;
+
+	while (field(&c, &v, &packet) == 1)
+		read_packet(packet, &s);
+	return s;
+}
+
 static void test_perfetto(void)
 {
 	struct export x;
-	struct seen s = { 0 };
-	struct pb c, packet;
-	uint64_t v;
+	struct seen s;
 	int depth = 0;
 
 	ok(two_ranks(open_export(&x, "perfetto"), &merge) >= 0, "perfetto: two ranks");
 	close_export(&x);
-	c = (struct pb){ x.b.p, x.b.p + x.b.n };
-	while (field(&c, &v, &packet) == 1)
-		read_packet(packet, &s);
+	s = read_all(&x);
 	for (int i = 0; i < 64; i++)
 		depth += s.depth[i];
 	ok(s.begins == 18 && s.ends == 18 && depth == 0 && !s.unbalanced,
@@ -583,15 +683,76 @@ static void test_perfetto(void)
 	pl_buf_fini(&x.b);
 }
 
+static char said[512];
+
+static void say(void *arg, enum pl_level level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	snprintf(said, sizeof(said), "%s", text);
+}
+
+/* One event at this time on the first thread, which a viewer is to draw first. */
+static int one_event(struct pl_sink *s, int rank, unsigned kind, pl_ns ts)
+{
+	struct maker m;
+
+	begin(&m, s, rank);
+	m.seg.track[m.thread].sort = -1;
+	event(&m, kind, m.thread, "x", ts, 10);
+	value(&m, PL_R_VALUE, PL_V_INT, "v", 1);
+	return end(&m);
+}
+
+/* Times of Perfetto are not negative, so all segments are moved by as much as the first needs. */
+static void test_perfetto_times(void)
+{
+	static struct pl_clock ahead[2] = { { .ref_ns = 0 }, { .offset_ns = 5000000000 } };
+	static const struct pl_log log = { .say = say };
+	const struct pl_export_opts o = { .level = 1, .log = &log };
+	struct pl_merge early = merge;
+	struct export x;
+	struct seen s;
+
+	early.clock = ahead;
+	ok(two_ranks(open_export(&x, "perfetto"), &early) >= 0, "perfetto: rank 1 begins earlier");
+	close_export(&x);
+	s = read_all(&x);
+	ok(s.least == 3595000000000, "perfetto: by 5 s, in the hour before the first");
+	ok(!s.first, "perfetto: no track before the others");
+	pl_buf_fini(&x.b);
+	for (int late = 0; late < 2; late++) {
+		struct pl_sink *sink;
+
+		open_export(&x, "perfetto");
+		pl_export_abort(x.e, x.sink);
+		x.sink = sink = pl_export_open(x.e, x.out, &o, &err);
+		*said = '\0';
+		ok(one_event(sink, 0, late ? PL_K_HOST_OP : PL_K_COUNTER, late ? 100 : -100) >= 0 &&
+			   one_event(sink, 1, PL_K_HOST_OP, late ? -1000 : -40) >= 0,
+		   "perfetto: a time below 0");
+		close_export(&x);
+		s = read_all(&x);
+		ok(s.least == 0 && s.first == 1 + late, "perfetto: the first time is 0");
+		ok(late ? has(said, "it begins 1.00 us before time 0") : !*said,
+		   late ? "perfetto: what is still below 0 is said"
+			: "perfetto: counters count for the first time");
+		pl_buf_fini(&x.b);
+	}
+}
+
 int main(void)
 {
 	test_pb();
 	test_chrome();
+	test_chrome_pairs();
 	test_chrome_segments();
+	test_chrome_again();
 	test_stat();
 	test_merged();
 	test_filter();
 	test_csv();
 	test_perfetto();
+	test_perfetto_times();
 	return done_testing();
 }
