@@ -36,6 +36,7 @@ struct writing {
 	uint64_t *last;	       /* [resource]: its last node so far */
 	bool *world;	       /* [group]: does it have all ranks? Such a one needs no name */
 	uint64_t next, groups; /* groups: id of the node that describes them, 0 none */
+	uint32_t tags;	       /* numbers for communication of the steps before */
 };
 
 /* ---- attributes ---------------------------------------------------------------------------- */
@@ -194,6 +195,7 @@ static void put_communication(struct writing *x, uint32_t i, unsigned type)
 			: s->bytes && s->bytes[i] > 0 ? s->bytes[i]
 						      : 1;
 	uint32_t group = s->group[i] != PL_NONE ? s->group[i] : c ? c->group : PL_NONE;
+	uint32_t meet = pl_node_meeting(s, i);
 	char name[16];
 
 	put_int(x, "comm_size", PL_CK_A_INT64, bytes);
@@ -207,11 +209,9 @@ static void put_communication(struct writing *x, uint32_t i, unsigned type)
 	}
 	put_int(x, "comm_src", PL_CK_A_INT32, type == PL_CK_SEND ? x->rank : peer_of(x, i));
 	put_int(x, "comm_dst", PL_CK_A_INT32, type == PL_CK_SEND ? peer_of(x, i) : x->rank);
-	/* one number for both sides, which have the same meeting */
+	/* one number for both sides, which have the same meeting in the same step */
 	put_int(x, "comm_tag", PL_CK_A_INT32,
-		(int64_t)((uint32_t)(x->step - x->g->step) * x->s->n_nodes +
-			  pl_node_meeting(s, i)) &
-			INT32_MAX);
+		(int64_t)(x->tags + (meet != PL_NONE ? meet : s->n_nodes)) & INT32_MAX);
 }
 
 /* ---- dependencies -------------------------------------------------------------------------- */
@@ -304,8 +304,9 @@ static void put_work(struct writing *x, uint32_t i)
 	const struct pl_gwork *work =
 		s->work && s->work[i] != PL_NONE ? &x->g->work[s->work[i]] : NULL;
 
+	/* of the types in which the feeder of Chakra reads them */
 	if (work && work->flops > 0)
-		put_int(x, "num_ops", PL_CK_A_UINT64, work->flops);
+		put_int(x, "num_ops", PL_CK_A_INT64, work->flops);
 	if (work && work->bytes > 0)
 		put_int(x, "tensor_size", PL_CK_A_UINT64, work->bytes);
 	else if (s->role[i] == PL_RO_COPY && s->bytes && s->bytes[i] > 0)
@@ -362,6 +363,7 @@ static int one_step(struct writing *x, const struct pl_gstep *step, struct pl_er
 		    !pl_graph_hands_on(x->g, s->res[i]))
 			PL_CHECK(put_node(x, i, err));
 	}
+	x->tags += s->n_nodes + 1;
 	return 0;
 }
 

@@ -40,6 +40,7 @@ as_written() {
 }
 
 as_written data --ranks=2 --layers=2 --steps=2
+check "operations are counted in the type in which Chakra's feeder reads them" grep -aq num_opsH "$TMP/data.0.et"
 as_written pipe --ranks=4 --tp=1 --pp=2 --layers=2 --microbatches=2 --steps=2
 
 # ranks 0 and 1 of four: all of one group, and half of two other groups of that size
