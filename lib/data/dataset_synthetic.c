@@ -111,7 +111,9 @@ static int options(const struct pl_data_parts *p, struct options *o, struct pl_e
 	}
 	for (int i = 0; i < o->n_dims; i++)
 		size *= o->dim[i];
-	if (size * (double)(o->samples + 2 * o->classes + o->targets) > (double)VALUES_MAX)
+	/* samples, patterns of classes or the map of targets; and the targets */
+	size *= (double)(o->samples + 2 * o->classes + o->targets);
+	if (size + (double)o->samples * (double)o->targets > (double)VALUES_MAX)
 		return pl_fail(err, PL_EUSAGE, "data synthetic: more than 2^31 values");
 	return 0;
 }

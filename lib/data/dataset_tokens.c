@@ -72,6 +72,7 @@ static int read_tokens(struct pl_in *in, enum type type, const char *file, struc
 		return (int)n;
 	if (type == T_ANY && pl_npy_probe(p, (size_t)n)) {
 		PL_TRY(pl_npy_read(in, &a, err));
+		PL_TRY(pl_data_array_end(in, "the array's last element", err));
 		PL_TRY(from_numbers(d, a.dtype, &a.data, file, err));
 	} else {
 		PL_TRY(pl_in_read_all(in, PL_VALUES_MAX, &b, err));

@@ -149,6 +149,7 @@ static void refused(void)
 		{ "npy:%inf.npy,%y.npy", PL_EDATA, "value 1 of sample 2 is not finite" },
 		{ "npy:%x.npy,%neg.npy", PL_EDATA, "label 1 is no class from 0" },
 		{ "tokens:%t.npy", PL_EDATA, "element 0 is no token" },
+		{ "tokens:%more.npy", PL_EDATA, "something behind the array" },
 		{ "tokens:%odd.bin", PL_EDATA, "3 bytes are no 16-bit tokens" },
 		{ "tokens:%one", PL_EDATA, "there is nothing to predict" },
 		{ "tokens:%one,kind=u16", PL_EUSAGE, "needs a file" },
@@ -173,17 +174,20 @@ static void refused(void)
 		{ "synthetic:tokens=5,classes=2", PL_EUSAGE, "not both" },
 		{ "synthetic:classes=5,targets=2", PL_EUSAGE, "not both" },
 		{ "synthetic:samples=2000000000,dims=1000", PL_EUSAGE, "more than 2^31" },
+		{ "synthetic:samples=2000000,dims=1,targets=65536", PL_EUSAGE, "more than 2^31" },
 	};
 	static const uint8_t three[] = { 0, 0, 8, 1, 0, 0, 0, 3, 4, 0, 1 };
 	static const uint8_t behind[] = { 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0,
 					  3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3 };
 	static const float inf[] = { 1, 2, 3, 4, 5, INFINITY };
 	static const int64_t neg[] = { 1, -1, 1 };
+	static const uint16_t more[] = { 5, 6, 7, 8 };
 
 	put("three", three, sizeof(three));
 	put("behind", behind, sizeof(behind));
 	npy("inf.npy", "<f4", "(3, 2)", inf, sizeof(inf));
 	npy("neg.npy", "<i8", "(3,)", neg, sizeof(neg));
+	npy("more.npy", "<u2", "(3,)", more, sizeof(more));
 	put_str("odd.bin", "abc");
 	put_str("one", "a");
 	put_str("short.csv", "a,b\n1,2\n3\n");
