@@ -47,6 +47,18 @@ struct pl_schema {
 /* The "=" of a condition "NAME=WORD", which compares a text; NULL: it is an expression. */
 const char *pl_schema_equal(const char *when);
 
+struct schema_text { /* a variable of the name of a table */
+	char *name, *value;
+};
+struct schema_name {		  /* of a table */
+	char *folder, *file;	  /* "a40" and "phi-2" of "x/a40/phi-2.csv.gz" */
+	struct schema_text *text; /* of the first pattern that fits; freed by the caller */
+	size_t n, cap;
+};
+/* *to: zero-initialised; its names live as long as the arena. */
+int pl_schema_read_name(const struct pl_schema *s, const char *name, struct pl_arena *a,
+			struct schema_name *to, struct pl_err *err) PL_MUST;
+
 extern const struct schema_built_in {
 	const char *name, *text;
 } pl_schema_built_in[]; /* the last has no name */

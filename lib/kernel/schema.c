@@ -127,9 +127,14 @@ static int keep_source(struct pl_schema *s, const struct pl_lang_reader *r, stru
 
 const char *pl_schema_equal(const char *when)
 {
-	const char *equal = strchr(when, '=');
+	const char *s = when;
 
-	return equal && equal > when && equal[1] != '=' && !strchr("!<>", equal[-1]) ? equal : NULL;
+	for (; *s && *s != '='; s++) { /* quotes hold a name, whatever is in it */
+		const char *close = *s == '\'' ? strchr(s + 1, '\'') : NULL;
+
+		s = close ? close : s;
+	}
+	return *s && s > when && s[1] != '=' && !strchr("!<>", s[-1]) ? s : NULL;
 }
 
 /* Names get their meaning from a table. */
@@ -347,6 +352,8 @@ int pl_schema_open(const char *name, struct pl_schema **s, struct pl_err *err)
 	if (!in)
 		return pl_wrap(err, "schema (neusight, vidur, mist and run are built in)");
 	rc = pl_in_read_all(in, SCHEMA_MAX, &text, err);
+	if (rc >= 0 && text.n && memchr(text.p, 0, text.n))
+		rc = pl_fail(err, PL_EDATA, "%s: not a schema, but binary data", name);
 	if (rc >= 0)
 		rc = pl_buf_put(&text, "", 1, err);
 	if (rc >= 0)

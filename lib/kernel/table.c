@@ -49,24 +49,21 @@ struct latency { /* a column */
 	char *star; /* what "*" stands for, NULL: the pattern has none */
 	bool *fits; /* [operation of the schema]: by its name; NULL: names differ by row */
 };
-struct text { /* a variable of the file's name */
-	char *name, *value;
-};
 struct reader {
 	const struct pl_measure_opts *o;
 	const struct pl_schema *s;
 	const char *name; /* of the input */
-	char *folder, *file;
+	struct schema_name from;
 	struct pl_arena arena;
 	bool begun;
 	char **column;
 	size_t n_columns;
-	struct text *text;
-	size_t n_texts, cap_texts;
 	char **variable; /* names of values behind the columns and texts */
 	size_t n_variables, cap_variables;
-	double *value; /* columns, texts, variables */
-	bool *used;    /* [column] */
+	double *value;	      /* columns, texts, variables */
+	bool *used;	      /* [column] */
+	bool *needed;	      /* [variable]: room of find_cell() */
+	struct pl_buf joined; /* name of an operation of two columns: room of read_row() */
 	struct let *let;
 	struct op *op;
 	struct named named;
@@ -88,97 +85,6 @@ static int fail_at(const struct reader *r, int64_t line, size_t column, const ch
 		       (long long)line, column + 1, r->column[column], what);
 }
 
-/* ---- names of files -------------------------------------------------------------------------- */
-
-/* Is s inside a number or a word? */
-static bool is_inside(const char *s)
-{
-	return (isdigit((unsigned char)s[-1]) && isdigit((unsigned char)*s)) ||
-	       (isalpha((unsigned char)s[-1]) && isalpha((unsigned char)*s));
-}
-
-/* Where that ends what "*" or a variable stands for: at the first place where the text behind it in
- * the pattern follows. A variable has a character at least, and cuts no number or word. NULL:
- * nowhere. */
-static const char *part_end(const char *s, const char *behind, bool variable)
-{
-	size_t n = strcspn(behind, "{*"), rest = strlen(s);
-
-	if (rest < n + variable)
-		return NULL;
-	if (!behind[n])
-		return strcmp(s + rest - n, behind) ? NULL : s + rest - n;
-	for (const char *p = s + variable; p <= s + rest - n; p++)
-		if (!strncmp(p, behind, n) && !(variable && is_inside(p)))
-			return p;
-	return NULL;
-}
-
-/* "gpt_{size}_tp{tp}" against the name. Adds texts. */
-static bool match_name(struct reader *r, const char *pattern, const char *s, int *rc)
-{
-	while (*pattern) {
-		const char *close = *pattern == '{' ? strchr(pattern, '}') : NULL, *next, *end;
-		struct text t;
-
-		if (!close && *pattern != '*') {
-			if (*pattern++ != *s++)
-				return false;
-			continue;
-		}
-		next = close ? close + 1 : pattern + 1;
-		end = part_end(s, next, close != NULL);
-		if (!end)
-			return false;
-		if (close) {
-			t.name =
-				pl_arena_dup(&r->arena, pattern + 1, (size_t)(close - pattern) - 1);
-			t.value = pl_arena_dup(&r->arena, s, (size_t)(end - s));
-			*rc = !t.name || !t.value ? pl_fail(r->err, PL_ENOMEM, "out of memory")
-						  : pl_append(&r->text, &r->n_texts, &r->cap_texts,
-							      &t, sizeof(t), r->err);
-			if (*rc < 0)
-				return false;
-		}
-		s = end;
-		pattern = next;
-	}
-	return !*s;
-}
-
-static int read_name(struct reader *r)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < r->s->n_files && rc >= 0; i++) {
-		size_t before = r->n_texts;
-
-		if (match_name(r, r->s->file[i], r->file, &rc))
-			break;
-		r->n_texts = before;
-	}
-	return rc;
-}
-
-/* The folder and the stem of the input's name: "a40" and "phi-2" of "x/a40/phi-2.csv.gz". */
-static int split_name(struct reader *r)
-{
-	const char *slash = strrchr(r->name, '/'), *file = slash ? slash + 1 : r->name;
-	const char *folder = r->name, *end = slash ? slash : r->name;
-	size_t n = strlen(file);
-
-	for (const char *s = r->name; s < end; s++)
-		if (*s == '/')
-			folder = s + 1;
-	if (n > 3 && !strcmp(file + n - 3, ".gz"))
-		n -= 3;
-	if (n > 4 && !strncmp(file + n - 4, ".csv", 4))
-		n -= 4;
-	r->folder = pl_arena_dup(&r->arena, folder, (size_t)(end - folder));
-	r->file = pl_arena_dup(&r->arena, file, n);
-	return r->folder && r->file ? read_name(r) : pl_fail(r->err, PL_ENOMEM, "out of memory");
-}
-
 /* ---- the header ------------------------------------------------------------------------------ */
 
 static size_t column_of(const struct reader *r, const char *name)
@@ -191,7 +97,7 @@ static size_t column_of(const struct reader *r, const char *name)
 
 static size_t first_variable(const struct reader *r)
 {
-	return r->n_columns + r->n_texts;
+	return r->n_columns + r->from.n;
 }
 
 static uint32_t find_variable(const struct reader *r, const char *name)
@@ -227,8 +133,8 @@ static uint32_t find_value(void *arg, const char *name)
 	r->lacks = lack_of(r, name);
 	if (r->lacks || variable != PL_NONE) /* not a column of that name */
 		return r->lacks ? PL_NONE : variable;
-	for (size_t i = 0; i < r->n_texts; i++)
-		if (!strcmp(r->text[i].name, name))
+	for (size_t i = 0; i < r->from.n; i++)
+		if (!strcmp(r->from.text[i].name, name))
 			return (uint32_t)(r->n_columns + i);
 	for (size_t i = 0; i < r->n_columns; i++)
 		if (!strcmp(r->column[i], name))
@@ -255,6 +161,14 @@ static int compile(struct reader *r, const char *text, struct pl_expr **e, struc
 	return rc;
 }
 
+/* The name in front of the "=", which may stand in quotes, as in expressions. */
+static void name_before(const char *when, const char *equal, char *name)
+{
+	bool quoted = equal - when > 2 && *when == '\'' && equal[-1] == '\'';
+
+	snprintf(name, NAME_MAX_, "%.*s", (int)(equal - when) - 2 * quoted, when + quoted);
+}
+
 /* "NAME=WORD" compares a text, anything else is an expression. NULL: always true. */
 static int compile_when(struct reader *r, const char *when, struct condition *c, struct pl_err *err)
 {
@@ -266,13 +180,18 @@ static int compile_when(struct reader *r, const char *when, struct condition *c,
 		return 0;
 	if (!equal)
 		return compile(r, when, &c->e, err);
-	snprintf(name, sizeof(name), "%.*s", (int)(equal - when), when);
+	name_before(when, equal, name);
 	c->word = equal + 1;
 	c->value = find_value(r, name);
 	if (c->value < r->n_columns)
 		r->used[c->value] = true;
 	if (c->value == PL_NONE && r->lacks)
 		return pl_fail_as(err, r->lacks);
+	if (c->value != PL_NONE && c->value >= first_variable(r))
+		return pl_fail(err, PL_EDATA,
+			       "\"%.100s\" compares a text, and the variable %s is a number; "
+			       "write %s==NUMBER",
+			       when, name, name);
 	return c->value != PL_NONE
 		       ? 0
 		       : pl_fail(err, PL_EDATA, "\"%.100s\": there is no column or variable \"%s\"",
@@ -415,25 +334,34 @@ static int need_column(const struct reader *r, const char *name, const char *wha
 					 : "");
 }
 
-/* Is the column taken by its name? */
-static bool is_used(const struct reader *r, size_t column)
+/* Of two columns with one name, nobody can say which one is meant, if any is taken by its name. */
+static int check_columns(struct reader *r)
 {
-	bool used = r->used[column] || column == r->operation || column == r->device ||
-		    column == r->model || column == r->kernel;
+	struct pl_intern names = { .n = 0 };
+	size_t *first; /* [name]: its first column */
+	bool *taken;   /* [column] */
+	int rc = 0;
 
-	for (size_t i = 0; i < r->n_latencies && !used; i++)
-		used = r->latency[i].column == column;
-	return used;
-}
-
-/* Of two columns with one name, nobody can say which one is meant. */
-static int check_columns(const struct reader *r)
-{
+	PL_CHECK(pl_arena_array(&r->arena, &first, r->n_columns + 1, sizeof(*first), r->err));
+	PL_CHECK(pl_arena_array(&r->arena, &taken, r->n_columns + 1, sizeof(*taken), r->err));
 	for (size_t i = 0; i < r->n_columns; i++)
-		for (size_t k = i + 1; k < r->n_columns && is_used(r, i); k++)
-			if (!strcmp(r->column[i], r->column[k]))
-				return fail_at(r, 1, k, "an earlier column has the same name");
-	return 0;
+		taken[i] = r->used[i] || i == r->operation || i == r->device || i == r->model ||
+			   i == r->kernel;
+	for (size_t i = 0; i < r->n_latencies; i++)
+		taken[r->latency[i].column] = true;
+	for (size_t i = 0; i < r->n_columns; i++) {
+		size_t before = names.n;
+		pl_id id;
+
+		PL_TRY(pl_intern_add(&names, r->column[i], strlen(r->column[i]), &id, r->err));
+		if (names.n > before)
+			first[id] = i;
+		else if (taken[first[id]])
+			PL_TRY(fail_at(r, 1, i, "an earlier column has the same name"));
+	}
+out:
+	pl_intern_fini(&names);
+	return rc;
 }
 
 /* A stream of another program has control characters in what would be its header. */
@@ -451,7 +379,7 @@ static int check_text(const struct reader *r, const struct pl_csv_row *raw)
 
 static int read_header(struct reader *r, const struct pl_csv_row *raw)
 {
-	size_t most = raw->n + r->n_texts + r->s->n_lets + 1;
+	size_t most = raw->n + r->from.n + r->s->n_lets + 1;
 
 	r->begun = true;
 	PL_CHECK(check_text(r, raw));
@@ -462,12 +390,13 @@ static int read_header(struct reader *r, const struct pl_csv_row *raw)
 			return pl_fail(r->err, PL_ENOMEM, "out of memory");
 	PL_CHECK(pl_alloc(&r->value, most, sizeof(*r->value), r->err));
 	PL_CHECK(pl_alloc(&r->used, raw->n + 1, sizeof(*r->used), r->err));
+	PL_CHECK(pl_alloc(&r->needed, r->s->n_lets + 1, sizeof(*r->needed), r->err));
 	PL_CHECK(pl_alloc(&r->let, r->s->n_lets, sizeof(*r->let), r->err));
 	PL_CHECK(pl_alloc(&r->op, r->s->n_ops, sizeof(*r->op), r->err));
 	for (size_t i = 0; i < most; i++)
 		r->value[i] = NAN;
-	for (size_t i = 0; i < r->n_texts; i++)
-		if (!pl_decimal(r->text[i].value, &r->value[r->n_columns + i]))
+	for (size_t i = 0; i < r->from.n; i++)
+		if (!pl_decimal(r->from.text[i].value, &r->value[r->n_columns + i]))
 			r->value[r->n_columns + i] = NAN;
 	PL_CHECK(need_column(r, r->s->operation, "the operation", &r->operation));
 	if (r->o->device)
@@ -502,7 +431,7 @@ static const char *text_of_value(const struct reader *r, const struct pl_csv_row
 {
 	if (value < r->n_columns)
 		return value < raw->n ? raw->field[value] : "";
-	return value < first_variable(r) ? r->text[value - r->n_columns].value : "";
+	return r->from.text[value - r->n_columns].value; /* variables of "let" have none */
 }
 
 static bool holds(const struct reader *r, const struct pl_csv_row *raw, const struct condition *c)
@@ -533,8 +462,8 @@ static int find_device(struct reader *r, const struct pl_csv_row *raw, uint32_t 
 {
 	const struct schema_source *d = &r->s->device;
 	const char *name = r->o->device ? r->o->device
-			   : d->folder	? r->folder
-			   : d->file	? r->file
+			   : d->folder	? r->from.folder
+			   : d->file	? r->from.file
 					: NULL;
 
 	if (!name && r->device < raw->n)
@@ -604,20 +533,31 @@ static bool is_fraction(double v)
 	return fabs(v) < 0x1p62 && v != (double)(int64_t)v; /* floor() is slow */
 }
 
-/* A value of an expression: a column, or a variable, which has an expression of its own. */
+/* A value of an expression: a column, or a variable, whose expressions are to be looked at. */
 static void find_culprit(void *arg, uint32_t value)
 {
 	struct culprit *c = arg;
 	const struct reader *r = c->r;
 
-	if (c->column != SIZE_MAX)
-		return;
-	if (value < r->n_columns &&
+	if (value >= first_variable(r))
+		r->needed[value - first_variable(r)] = true;
+	if (value < r->n_columns && c->column == SIZE_MAX &&
 	    (isnan(c->size) ? !(r->value[value] > 0 && r->value[value] <= 1e18)
 			    : r->value[value] == c->size))
 		c->column = value;
-	for (size_t i = 0; i < r->s->n_lets && value >= r->n_columns; i++)
-		if (r->let[i].to == value && r->let[i].e)
+}
+
+/* The cell from which the expression has its number. Expressions of variables need only what stands
+ * above them, perhaps under the same name, so each is looked at once, from the last to the first.
+ */
+static void find_cell(struct culprit *c, const struct pl_expr *e)
+{
+	const struct reader *r = c->r;
+
+	memset(r->needed, 0, r->n_variables * sizeof(*r->needed));
+	pl_expr_uses(e, find_culprit, c);
+	for (size_t i = r->s->n_lets; i-- > 0;)
+		if (r->let[i].e && r->needed[r->let[i].to - first_variable(r)])
 			pl_expr_uses(r->let[i].e, find_culprit, c);
 }
 
@@ -630,9 +570,13 @@ static int refuse_dims(const struct reader *r, const struct pl_csv_row *raw, con
 
 	if (pl_kernel_check(&m->k, &why) >= 0)
 		return 0;
-	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++)
-		if (x->dim[i] && !(m->k.dim[i] > 0 && m->k.dim[i] <= 1e18))
-			pl_expr_uses(x->dim[i], find_culprit, &c);
+	for (unsigned i = 0; i < x->n_dims; i++) {
+		double v = m->k.dim[i];
+		bool good = (v > 0 && v <= 1e18) || (v == 0 && x->otherwise[i] <= 0);
+
+		if (x->dim[i] && !good)
+			find_cell(&c, x->dim[i]);
+	}
 	if (c.column < raw->n && !raw->len[c.column])
 		return pl_fail(
 			r->err, PL_EDATA,
@@ -657,7 +601,7 @@ static int check_fraction(const struct reader *r, const struct pl_csv_row *raw, 
 	double otherwise;
 
 	if (x->dim[i])
-		pl_expr_uses(x->dim[i], find_culprit, &c);
+		find_cell(&c, x->dim[i]);
 	if (c.column == SIZE_MAX)
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
@@ -711,20 +655,30 @@ static int one_measure(struct reader *r, const struct pl_csv_row *raw, const str
 	return r->o->measure(r->o->arg, &m, raw, r->err);
 }
 
+/* The name of an operation of which the row has several latencies. */
+static int join_name(struct reader *r, const char *op, const char *star, const char **name)
+{
+	r->joined.n = 0;
+	PL_CHECK(pl_buf_put(&r->joined, op, strlen(op), r->err));
+	PL_CHECK(pl_buf_put(&r->joined, ":", 1, r->err));
+	PL_CHECK(pl_buf_put(&r->joined, star, strlen(star) + 1, r->err));
+	*name = (const char *)r->joined.p;
+	return 0;
+}
+
 static int read_row(struct reader *r, const struct pl_csv_row *raw)
 {
 	const struct schema_source *d = &r->s->model;
 	const char *op = r->operation < raw->n ? raw->field[r->operation] : NULL;
 	struct pl_measure m = { .line = raw->line, .row = ++r->rows, .ns = NAN };
-	char name[NAME_MAX_];
 
 	if (raw->n != r->n_columns)
 		return pl_fail(r->err, PL_EDATA, "%s: line %lld: %zu cells, and the header has %zu",
 			       r->name, (long long)raw->line, raw->n, r->n_columns);
 	PL_CHECK(find_device(r, raw, &m.device));
 	m.model = r->model < raw->n ? raw->field[r->model]
-		  : d->folder	    ? r->folder
-		  : d->file	    ? r->file
+		  : d->folder	    ? r->from.folder
+		  : d->file	    ? r->from.file
 				    : "";
 	if (r->kernel < raw->n)
 		m.tile = pl_tiles_from_name(raw->field[r->kernel]);
@@ -733,10 +687,11 @@ static int read_row(struct reader *r, const struct pl_csv_row *raw)
 		return one_measure(r, raw, NULL, op ? op : "", m);
 	for (size_t i = 0; i < r->n_latencies; i++) {
 		const struct latency *l = &r->latency[i];
+		const char *name = l->star ? l->star : op;
 
 		if (op && l->star)
-			snprintf(name, sizeof(name), "%.120s:%.120s", op, l->star);
-		PL_CHECK(one_measure(r, raw, l, op && l->star ? name : l->star ? l->star : op, m));
+			PL_CHECK(join_name(r, op, l->star, &name));
+		PL_CHECK(one_measure(r, raw, l, name, m));
 	}
 	return 0;
 }
@@ -762,10 +717,12 @@ static void reader_fini(struct reader *r)
 	}
 	pl_free(r->let);
 	pl_free(r->op);
-	pl_free(r->text);
+	pl_free(r->from.text);
 	pl_free(r->variable);
 	pl_free(r->value);
 	pl_free(r->used);
+	pl_free(r->needed);
+	pl_buf_fini(&r->joined);
 	pl_free(r->latency);
 	pl_intern_fini(&r->named.name);
 	pl_free(r->named.fits);
@@ -784,7 +741,7 @@ int pl_table_read(struct pl_in *in, const struct pl_measure_opts *o, struct pl_e
 			    .err = err };
 	int rc;
 
-	PL_TRY(split_name(&r));
+	PL_TRY(pl_schema_read_name(r.s, r.name, &r.arena, &r.from, err));
 	PL_TRY(pl_csv_read(in, on_row, &r, err));
 	if (!r.begun)
 		rc = pl_fail(err, PL_EDATA, "%s: the table is empty", r.name);

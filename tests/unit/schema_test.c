@@ -357,6 +357,91 @@ static void test_lets(void)
 	      "a statement behind that always counts");
 }
 
+#define AGAIN                                                                                      \
+	HEAD "latency t unit=us\n"                                                                 \
+	     "operation op\n"                                                                      \
+	     "device column=dev\n"
+
+/* A variable may be set from itself: the expression has what stands above it. */
+static void test_lets_again(void)
+{
+	static const char schema[] = AGAIN "let w width\n"
+					   "let w w/ranks\n"
+					   "op x family=gemm m=n n=w k=1\n";
+	const struct pl_measure_opts plain = { 0 };
+	struct pl_buf b = { 0 };
+	struct pl_err err = { 0 };
+	int rc = pl_buf_printf(&b, &err, "%slet a0 n\n", AGAIN);
+
+	reads(schema, "t.csv", "op,dev,n,width,ranks\nx,a40,3,5,2\n", plain,
+	      "x on a40: float32 gemm 1 3 2.5 1 = nan (2, 1, 0)\n", "", "a variable set twice");
+	refuses(schema, "t.csv", "op,dev,n,width,ranks\nx,a40,3,2.5,1\n", plain,
+		"line 2, column 4 (width): operation \"x\": n of gemm must be whole; the cell "
+		"holds \"2.5\"",
+		"... that is not whole");
+	refuses(schema, "t.csv", "op,dev,n,width,ranks\nx,a40,3,0,2\n", plain,
+		"line 2, column 4 (width): operation \"x\": n of gemm is 0, and must be above 0; "
+		"the cell holds \"0\"",
+		"... and no size");
+	/* each variable has the one above it twice */
+	for (int i = 1; i <= 60 && rc >= 0; i++)
+		rc = pl_buf_printf(&b, &err, "let a%d a%d+a%d\n", i, i - 1, i - 1);
+	rc = rc < 0 ? rc : pl_buf_printf(&b, &err, "op x family=elementwise elements=a60-a60\n");
+	rc = rc < 0 ? rc : pl_buf_put(&b, "", 1, &err);
+	if (ok(rc == 0, "a long schema %s", err.msg))
+		refuses((const char *)b.p, "t.csv", "op,dev,n\nx,a40,3\n", plain,
+			"t.csv: line 2: operation \"x\": elements of elementwise is 0",
+			"a chain of variables");
+	pl_buf_fini(&b);
+}
+
+/* "NAME=WORD" in conditions. */
+static void test_words(void)
+{
+	const struct pl_measure_opts plain = { 0 };
+
+	reads(AGAIN "op x family=elementwise elements=n when=\"'two words'=4\"\n"
+		    "op x family=elementwise elements=2*n when=\"'a=b'==3\"\n",
+	      "t.csv", "op,dev,n,two words,a=b\nx,a40,3,4,5\nx,a40,3,5,3\nx,a40,3,5,5\n", plain,
+	      "x on a40: float32 elementwise 3 1 1 0 = nan (2, 1, 0)\n"
+	      "x on a40: float32 elementwise 6 1 1 0 = nan (3, 2, 0)\n"
+	      "x on a40: = nan (4, 3, 0)\n",
+	      "", "names between quotes");
+	refuses(AGAIN "let tp ranks\nop x family=elementwise elements=n when=tp=2\n", "t.csv",
+		"op,dev,n,ranks\nx,a40,3,2\n", plain,
+		"line 2: operation \"x\": \"tp=2\" compares a text, and the variable tp is a "
+		"number; write tp==NUMBER",
+		"a number has no text");
+	refuses(AGAIN "let tp ranks\nlet w n when=tp=2\nop x family=elementwise elements=w\n",
+		"t.csv", "op,dev,n,ranks\nx,a40,3,2\n", plain,
+		"operation \"x\": \"tp=2\" compares a text", "... in the condition of a variable");
+}
+
+static void test_many_columns(void)
+{
+	static const char schema[] = HEAD "latency t.*\n"
+					  "device from=folder\n"
+					  "op a family=softmax rows=n columns=1\n";
+	const struct pl_measure_opts plain = { 0 };
+	struct pl_buf b = { 0 };
+	struct pl_err err = { 0 };
+	int rc = pl_buf_printf(&b, &err, "n");
+
+	for (int i = 0; i < 20000 && rc >= 0; i++)
+		rc = pl_buf_printf(&b, &err, ",t.x%d", i);
+	rc = rc < 0 ? rc : pl_buf_put(&b, "\n", 2, &err);
+	if (!ok(rc == 0, "a wide table %s", err.msg))
+		return;
+	reads(schema, "a40/t.csv", (const char *)b.p, plain, "", "", "20,000 columns");
+	b.n -= 2;
+	rc = pl_buf_put(&b, ",t.x7,m,m\n", sizeof(",t.x7,m,m\n"), &err);
+	if (ok(rc == 0, "memory"))
+		refuses(schema, "a40/t.csv", (const char *)b.p, plain,
+			"line 1, column 20002 (t.x7): an earlier column has the same name",
+			"one of them twice");
+	pl_buf_fini(&b);
+}
+
 static void test_wide(void)
 {
 	static const char schema[] = HEAD "latency t.*.ms\n"
@@ -419,6 +504,9 @@ static void test_wide(void)
 	      "norm of net_large_tp2 on a40: float16 norm 256 4096 = 6500 (3, 2, 3)\n"
 	      "norm of net_large_tp2 on a40: float16 norm 512 4096 = 11000 (4, 3, 3)\n",
 	      "", "the example");
+	reads(schema, "x/a40//net_small_tp4.csv", "n,t.proj.ms\n8,\n", plain,
+	      "proj of net_small_tp4 on a40: bfloat16 gemm 1 8 16 64 = nan (2, 1, 2)\n", "",
+	      "two slashes behind the folder");
 	/* a row of several operations, each with several latencies */
 	reads(HEAD "latency *_us unit=us\noperation op\n"
 		   "op \"*:fw\" family=softmax rows=r columns=2\n",
@@ -427,6 +515,14 @@ static void test_wide(void)
 	      "sm:fw on a40: float32 softmax 3 2 = 5000 (2, 1, 3)\n"
 	      "sm:bw on a40: = 6000 (2, 1, 4)\n",
 	      "", "an operation with two latencies");
+#define TEN	"0123456789"
+#define LENGTHY TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+	reads(HEAD "latency *_us unit=us\noperation op\nop * family=softmax rows=r columns=2\n",
+	      "t.csv", "op,r,fw_us\n" LENGTHY "a,3,5\n" LENGTHY "b,3,6\n",
+	      (struct pl_measure_opts){ .measured = true, .device = "a40" },
+	      LENGTHY "a:fw on a40: float32 softmax 3 2 = 5000 (2, 1, 3)\n" LENGTHY
+		      "b:fw on a40: float32 softmax 3 2 = 6000 (3, 2, 3)\n",
+	      "", "long names");
 }
 
 /* Variables of the names of files: "x" and "y" are what the pattern takes. */
@@ -444,6 +540,7 @@ static void test_names(void)
 		{ "file t{x}_{y}", "t12_.csv", NULL },
 		{ "file t{x}_{y}b", "t1_7.csv", NULL },
 		{ "file t{x}_{y}b", "t1_7b.csv", "1 7" },
+		{ "file t{x}_{y}5", "t1_75.csv", NULL },
 		{ "file {x}-mbs{y}*", "5-mbs16_v3.csv", "5 16" },
 		{ "file *_{x}_*{y}", "a_b_3_zz4.csv", NULL },
 		{ "file {x}*_{y}", "31b_c_8.csv", NULL },
@@ -535,6 +632,9 @@ int main(void)
 	test_long();
 	test_long_errors();
 	test_lets();
+	test_lets_again();
+	test_words();
+	test_many_columns();
 	test_wide();
 	test_names();
 	test_built_in();
