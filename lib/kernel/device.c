@@ -223,11 +223,14 @@ static int read_sheet(struct pl_devices *d, const char *folder, const char *file
 		      struct pl_err *err)
 {
 	size_t stem = strlen(file) - strlen(".json");
-	char *text = pl_malloc(SHEET_MAX + 2), path[4096], name[256];
+	char *text, path[4096], name[256];
 	int n, rc;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, file);
 	snprintf(name, sizeof(name), "%.*s", (int)pl_min_size(stem, sizeof(name) - 1), file);
+	if (pl_device_named(d, name) != PL_NONE) /* that of an earlier folder counts */
+		return 0;
+	text = pl_malloc(SHEET_MAX + 2);
 	if (!text)
 		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
 	n = pl_read_small(path, text, SHEET_MAX + 2);
@@ -270,69 +273,6 @@ int pl_device_read(struct pl_devices *d, const char *folder, struct pl_err *err)
 	return rc;
 }
 
-/* ---- those of a model ------------------------------------------------------------------------ */
-
-/* The first number of which times depend that is another one; NULL: none is. */
-static const char *difference(const struct pl_device *a, const struct pl_device *b)
-{
-	const struct {
-		enum member member;
-		double a, b;
-	} v[] = {
-		{ BANDWIDTH, a->bandwidth, b->bandwidth },
-		{ SMS, a->sms, b->sms },
-		{ FLOPS, a->flops, b->flops },
-		{ CLOCK, a->clock_ghz, b->clock_ghz },
-		{ HALF, a->half_flops, b->half_flops },
-		{ L2, a->l2_bytes, b->l2_bytes },
-		{ POWER, a->watts, b->watts },
-		{ IS_CPU, a->cpu, b->cpu },
-		{ CAPABILITY, a->capability, b->capability },
-	};
-
-	for (size_t i = 0; i < PL_LEN(v); i++)
-		if (isnan(v[i].a) ? !isnan(v[i].b) : v[i].a != v[i].b)
-			return members[v[i].member].key;
-	return NULL;
-}
-
-/* x becomes the sheet of the model, under its own names. */
-static void prefer(struct pl_device *x, const struct pl_device *measured, const struct pl_log *log)
-{
-	const char *other = difference(x, measured);
-	const struct pl_device own = *x;
-
-	if (other)
-		pl_say(log, PL_LOG_WARN,
-		       "%s: its %s is not that of the data sheet in the model, which was measured "
-		       "on %s: that of the model counts",
-		       x->file ? x->file : x->name, other, x->name);
-	*x = *measured;
-	x->name = own.name;
-	x->title = own.title;
-	x->file = own.file;
-	if (isnan(own.host_ns))
-		return;
-	x->host_ns = own.host_ns;
-	x->host_low_ns = own.host_low_ns;
-	x->host_high_ns = own.host_high_ns;
-}
-
-int pl_device_add_measured(struct pl_devices *d, const struct pl_devices *measured,
-			   const struct pl_log *log, struct pl_err *err)
-{
-	for (size_t i = 0; i < measured->n; i++) {
-		const struct pl_device *x = &measured->v[i];
-		uint32_t at = pl_device_named(d, x->name);
-
-		if (at == PL_NONE)
-			PL_CHECK(pl_device_copy(d, x, &at, err));
-		else
-			prefer(&d->v[at], x, log);
-	}
-	return 0;
-}
-
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* A letter of a name as it is compared; 0: the end. */
@@ -362,16 +302,31 @@ static bool is_end(const struct pl_device *x, const char *name)
 	return ends_with(x->name, name) || ends_with(x->title, name);
 }
 
-uint32_t pl_device_find(const struct pl_devices *d, const char *name)
+/* Of that name or title. Of several the one that was measured counts, else the first. */
+static uint32_t find_alike(const struct pl_devices *d, const char *name, bool title)
 {
 	uint32_t found = PL_NONE;
 
-	for (uint32_t i = 0; i < d->n; i++) /* a file's name can be another's title */
-		if (same(d->v[i].name, name))
+	for (uint32_t i = 0; i < d->n; i++) {
+		if (!same(title ? d->v[i].title : d->v[i].name, name))
+			continue;
+		if (d->v[i].measured)
 			return i;
-	for (uint32_t i = 0; i < d->n; i++)
-		if (same(d->v[i].title, name))
-			return i;
+		found = found == PL_NONE ? i : found;
+	}
+	return found;
+}
+
+uint32_t pl_device_find(const struct pl_devices *d, const char *name)
+{
+	uint32_t found = pl_device_named(d, name);
+
+	if (found == PL_NONE) /* a file's name can be another's title */
+		found = find_alike(d, name, false);
+	if (found == PL_NONE)
+		found = find_alike(d, name, true);
+	if (found != PL_NONE)
+		return found;
 	for (uint32_t i = 0; i < d->n; i++) {
 		if (!is_end(&d->v[i], name))
 			continue;
@@ -419,4 +374,83 @@ int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_er
 		       "there is no data sheet of \"%.100s\"; there are %s; --devices names a "
 		       "folder with more",
 		       name, all);
+}
+
+/* ---- those of a model ------------------------------------------------------------------------ */
+
+/* The first number of which times depend that is another one; NULL: none is. */
+static const char *difference(const struct pl_device *a, const struct pl_device *b)
+{
+	const struct {
+		enum member member;
+		double a, b;
+	} v[] = {
+		{ BANDWIDTH, a->bandwidth, b->bandwidth },
+		{ SMS, a->sms, b->sms },
+		{ FLOPS, a->flops, b->flops },
+		{ CLOCK, a->clock_ghz, b->clock_ghz },
+		{ HALF, a->half_flops, b->half_flops },
+		{ L2, a->l2_bytes, b->l2_bytes },
+		{ POWER, a->watts, b->watts },
+		{ IS_CPU, a->cpu, b->cpu },
+		{ CAPABILITY, a->capability, b->capability },
+	};
+
+	for (size_t i = 0; i < PL_LEN(v); i++)
+		if (isnan(v[i].a) ? !isnan(v[i].b) : v[i].a != v[i].b)
+			return members[v[i].member].key;
+	return NULL;
+}
+
+/* x becomes the sheet of the model, and has the name that the model knows. */
+static int prefer(struct pl_devices *d, struct pl_device *x, const struct pl_device *measured,
+		  const struct pl_log *log, struct pl_err *err)
+{
+	const char *other = difference(x, measured);
+	const struct pl_device own = *x;
+	char *name = pl_arena_dup(&d->arena, measured->name, strlen(measured->name));
+
+	if (!name)
+		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
+	if (other)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: its %s is not that of the data sheet in the model, which was measured "
+		       "on %s: that of the model counts",
+		       x->file ? x->file : x->name, other, name);
+	*x = *measured;
+	x->name = name;
+	x->title = own.title;
+	x->file = own.file;
+	if (isnan(own.host_ns))
+		return 0;
+	x->host_ns = own.host_ns;
+	x->host_low_ns = own.host_low_ns;
+	x->host_high_ns = own.host_high_ns;
+	return 0;
+}
+
+/* The sheet of a measured device: of just that name, else of one that is equal to it. */
+static uint32_t sheet_of(const struct pl_devices *d, const char *name)
+{
+	uint32_t at = pl_device_named(d, name);
+
+	for (uint32_t i = 0; i < d->n && at == PL_NONE; i++)
+		at = !d->v[i].measured && same(d->v[i].name, name) ? i : PL_NONE;
+	return at;
+}
+
+int pl_device_add_measured(struct pl_devices *d, const struct pl_devices *measured,
+			   const struct pl_log *log, struct pl_err *err)
+{
+	for (size_t i = 0; i < measured->n; i++) {
+		const struct pl_device *x = &measured->v[i];
+		uint32_t at = sheet_of(d, x->name);
+
+		if (at == PL_NONE)
+			PL_CHECK(pl_device_copy(d, x, &at, err));
+		else
+			PL_CHECK(prefer(d, &d->v[at], x, log, err));
+		d->v[at].measured = true;
+	}
+	return 0;
 }

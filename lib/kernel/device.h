@@ -29,6 +29,7 @@ struct pl_device {
 	double cpu;	   /* 1: a CPU, whose products have no tiles to speak of; else NAN */
 	/* of a launch, below HOST_MOST; NAN: not known */
 	double host_ns, host_low_ns, host_high_ns;
+	bool measured; /* a model was measured on it: pl_device_add_measured() */
 };
 #define PL_DEVICE_HOST_MOST 1e15
 
@@ -38,7 +39,8 @@ struct pl_devices {
 	struct pl_arena arena;
 };
 void pl_device_fini(struct pl_devices *d);
-/* Add every NAME.json of the folder. PL_EDATA names file, member and remedy. */
+/* Add every NAME.json of the folder whose NAME is not there yet. PL_EDATA names file, member and
+ * remedy. */
 int pl_device_read(struct pl_devices *d, const char *folder, struct pl_err *err) PL_MUST;
 /* Add one data sheet of n bytes. */
 int pl_device_add(struct pl_devices *d, const char *name, const char *json, size_t n,
@@ -47,12 +49,13 @@ int pl_device_add(struct pl_devices *d, const char *name, const char *json, size
 int pl_device_copy(struct pl_devices *d, const struct pl_device *x, uint32_t *at,
 		   struct pl_err *err) PL_MUST;
 /* Add the data sheets of a model, by which it was measured. Where d has another one of that name,
- * the model's counts, but for the launch of the host, of which nothing is learned; a warning names
- * the file of the other. */
+ * or of one that is equal to it, the model's counts, with its name, but for the launch of the host,
+ * of which nothing is learned; a warning names the file of the other. */
 int pl_device_add_measured(struct pl_devices *d, const struct pl_devices *measured,
 			   const struct pl_log *log, struct pl_err *err) PL_MUST;
 /* The device with that name or title, in which blanks, "-" and "_" are equal and case does not
- * matter; else the only one whose name or title ends with the word. PL_NONE: none, or several. */
+ * matter: of several one that was measured; else the only one whose name or title ends with the
+ * word. PL_NONE: none, or several. */
 uint32_t pl_device_find(const struct pl_devices *d, const char *name);
 /* The device with exactly that name; PL_NONE: there is none. */
 uint32_t pl_device_named(const struct pl_devices *d, const char *name);

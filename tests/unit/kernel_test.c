@@ -352,6 +352,38 @@ static void test_measured(void)
 	pl_device_fini(&model);
 }
 
+/* Names that are equal as names are compared, and titles. */
+static void test_measured_alike(void)
+{
+	static const char sheet[] = "{\"Device\": \"Maker X 1\", \"Mem_Bw\": 300, \"Num_Sm\": 58, "
+				    "\"SingleFLOPs\": 30300}";
+	static const char other[] = "{\"Device\": \"Maker X 1\", \"Mem_Bw\": 9, \"Num_Sm\": 58, "
+				    "\"SingleFLOPs\": 30300}";
+	const struct pl_log log = { .say = hear };
+	struct pl_devices d = { 0 }, model = { 0 };
+	struct pl_err err = { 0 };
+
+	said.n = 0;
+	ok(add(&model, "X_1", sheet, &err) == 0 && add(&d, "big", other, &err) == 0 &&
+		   add(&d, "x-1", other, &err) == 0 &&
+		   pl_device_add_measured(&d, &model, &log, &err) == 0,
+	   "sheets %s", err.msg);
+	if (ok(d.n == 2, "a name that is equal is no other device")) {
+		is_str(d.v[1].name, "X_1", "it has the name that the model knows");
+		ok(d.v[1].bandwidth == 300 && d.v[0].bandwidth == 9, "the model's sheet counts");
+		ok(said.n == 1 && strstr(said.text, "x-1: its Mem_Bw is not that"), "one warning");
+		is_i64(pl_device_find(&d, "x 1"), 1, "by its name");
+		is_i64(pl_device_find(&d, "maker x 1"), 1, "of equal titles the measured one");
+		is_i64(pl_device_find(&d, "big"), 0, "the other by its name");
+	}
+	pl_device_fini(&d);
+	ok(add(&d, "a-1", other, &err) == 0 && add(&d, "A_1", sheet, &err) == 0, "two spellings");
+	is_i64(pl_device_find(&d, "A_1"), 1, "as it is written");
+	is_i64(pl_device_find(&d, "A 1"), 0, "else the first");
+	pl_device_fini(&d);
+	pl_device_fini(&model);
+}
+
 static void write_text(const char *folder, const char *file, const char *text)
 {
 	char path[4096];
@@ -381,6 +413,10 @@ static void test_device_folder(void)
 	ok(pl_device_read(&d, folder, &err) == 0 && d.n == 2, "two sheets %s", err.msg);
 	ok(d.n == 2 && !strcmp(d.v[0].name, "a") && !strcmp(d.v[1].name, "b"), "in their order");
 	ok(d.n == 2 && strstr(d.v[1].file, "/b.json"), "of their files");
+	write_text(folder, "my_c.json", a100);
+	for (int i = 0; i < 2; i++)
+		ok(pl_device_read(&d, folder, &err) == 0 && d.n == 3, "one more, once %s", err.msg);
+	is_i64(pl_device_find(&d, "c"), 2, "it is not two");
 	write_text(folder, "c.json", "{\"Mem_Bw\": 1}");
 	says(pl_device_read(&d, folder, &err), &err, "c.json: Num_Sm is missing",
 	     "file and member");
@@ -408,6 +444,7 @@ static void test_boards(void)
 		{ "NVIDIA H100 80GB HBM3", 700, 9 },
 		{ "NVIDIA GeForce RTX 3090", 350, 8.6 },
 		{ "NVIDIA H200", 700, 9 },
+		{ "NVIDIA GH200 480GB", 900, 9 },
 		{ "AMD Instinct MI210", 300, NAN },
 	};
 	double watts = 1, capability = 2;
@@ -590,6 +627,7 @@ int main(void)
 	test_device_errors();
 	test_no_cpu();
 	test_measured();
+	test_measured_alike();
 	test_device_folder();
 	test_boards();
 	test_words();
