@@ -405,10 +405,12 @@ out:
 	return rc;
 }
 
-/* Samples of the family and type into f->v. */
+/* Samples of the family and type into f->v. Of too many, one of each few neighbours is taken, by
+ * chance: in wide tables operations take turns, and each second sample may be of one of them. */
 static void list_family(struct fitter *f, const bool *use, const struct part *p)
 {
 	size_t all = 0, every;
+	uint64_t rng = f->o->seed;
 
 	for (size_t i = 0; i < f->s->n; i++) {
 		const struct pl_sample *x = &f->s->v[i];
@@ -419,8 +421,11 @@ static void list_family(struct fitter *f, const bool *use, const struct part *p)
 	}
 	every = (all + f->most - 1) / f->most;
 	f->n = 0;
-	for (size_t i = 0; i < all; i += every ? every : 1)
-		f->v[f->n++] = f->v[i];
+	for (size_t i = 0; i < all; i += every) {
+		size_t k = i + (size_t)(pl_rng_next(&rng) % every);
+
+		f->v[f->n++] = f->v[pl_min_size(k, all - 1)];
+	}
 }
 
 /* A part of the samples f->v. */

@@ -7,6 +7,7 @@
 
 #include "costmodel_fixture.h"
 #include "io/record.h"
+#include "kernel/model_internal.h"
 
 /* ---- rare operations ------------------------------------------------------------------------- */
 
@@ -102,6 +103,33 @@ static void test_floor(void)
 	reduce(&b, 1e3, 3e8, 0.01, 300);
 	if (learn(&b, false))
 		of_bytes(&b, 1e8, 1e6, 0.1);
+	end(&b);
+}
+
+/* Of the many samples of a family some are taken, of all operations that take turns in a table. */
+static void test_turns(void)
+{
+	const struct part family = { .family = PL_KERNEL_ELEMENTWISE, .type = PL_KERNEL_FLOAT32 };
+	const struct pl_kernel_fit_opts o = { .seed = 1 };
+	struct pl_err err = { 0 };
+	struct bench b;
+	const struct part *p;
+
+	begin(&b);
+	for (int i = 0; i < 400; i++) {
+		struct pl_kernel k = moved(i % 4 == 1 ? 2e7 : 1e6, PL_KERNEL_FLOAT32);
+
+		measure(&b, i % 4 == 1 ? "second" : "other", k, 0, 1e5);
+	}
+	for (size_t most = 200; most >= 100; most /= 2)
+		if (ok(pl_kernel_fit_family(&b.s, NULL, &o, &family, most, &b.m, &err) == 0,
+		       "a family %s", err.msg)) {
+			p = &b.m->part[0];
+			is_i64(p->n, (long long)most, "of so many samples");
+			ok(p->dim[0].low < 2e6 && p->dim[0].high > 1e7, "each fourth one, too");
+			pl_kernel_model_free(b.m);
+			b.m = NULL;
+		}
 	end(&b);
 }
 
@@ -537,6 +565,7 @@ int main(void)
 
 	test_types();
 	test_floor();
+	test_turns();
 	test_ranges();
 	test_outside();
 	test_zero();
