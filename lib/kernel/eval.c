@@ -113,30 +113,34 @@ static uint32_t key_of(const struct errors *e, const struct one *x, enum pl_eval
 	}
 }
 
+/* "NAME below 2 floors" */
+static const char *name_of_shape(const char *op, bool from, struct pl_arena *a)
+{
+	static const char below[] = " below 2 floors", above[] = " from 2 floors";
+	size_t n = strlen(op);
+	char *text = pl_arena_take(a, n + sizeof(below));
+
+	if (text) {
+		memcpy(text, op, n);
+		memcpy(text + n, from ? above : below, from ? sizeof(above) : sizeof(below));
+	}
+	return text;
+}
+
 static const char *name_of(const struct errors *e, uint32_t key, enum pl_eval_by by,
 			   struct pl_arena *a)
 {
-	char text[160];
+	const char *name = "all";
 
-	switch (by) {
-	case PL_EVAL_OP:
-		snprintf(text, sizeof(text), "%s", e->s->op.str[key]);
-		break;
-	case PL_EVAL_DEVICE:
-		snprintf(text, sizeof(text), "%s", e->s->devices.v[key].name);
-		break;
-	case PL_EVAL_MODEL:
-		snprintf(text, sizeof(text), "%s", e->s->model.str[key]);
-		break;
-	case PL_EVAL_SHAPE:
-		snprintf(text, sizeof(text), "%.120s %s 2 floors", e->s->op.str[key / 2],
-			 key % 2 ? "from" : "below");
-		break;
-	default:
-		snprintf(text, sizeof(text), "all");
-		break;
-	}
-	return pl_arena_dup(a, text, strlen(text));
+	if (by == PL_EVAL_SHAPE)
+		return name_of_shape(e->s->op.str[key / 2], key % 2, a);
+	if (by == PL_EVAL_OP)
+		name = e->s->op.str[key];
+	else if (by == PL_EVAL_DEVICE)
+		name = e->s->devices.v[key].name;
+	else if (by == PL_EVAL_MODEL)
+		name = e->s->model.str[key];
+	return pl_arena_dup(a, name, strlen(name));
 }
 
 static int by_key(const void *a, const void *b)
@@ -254,7 +258,7 @@ static int one_fold(const struct pl_samples *s, enum pl_eval_by by, uint32_t fol
 			c->v[n++] = s->v[i];
 		}
 	}
-	if (!n)
+	if (!n || (usable && kept == usable)) /* none of them can be predicted */
 		return 0;
 	if (usable && !kept)
 		return pl_fail(err, PL_EDATA,
