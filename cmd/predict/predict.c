@@ -210,6 +210,10 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 			       argv[0]);
 	if (c->to == OUT_GRAPH && (verbs > c->explain || shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE, "-O graph goes with -m and one graph");
+	if (c->to == OUT_GRAPH && c->schema && !is_of_programs(c))
+		return pl_fail(err, PL_EUSAGE,
+			       "--schema says how to read tables, and -O graph reads a graph: "
+			       "leave it out");
 	if (c->to && !errors && c->to != OUT_CSV && c->to != OUT_GRAPH)
 		return pl_fail(err, PL_EUSAGE, "predictions are written as csv, or as a graph");
 	if (c->unit && !(pl_schema_unit(c->unit) > 0))

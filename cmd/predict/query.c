@@ -73,6 +73,10 @@ static int end_block(struct answer *a, struct pl_err *err)
 	}
 	pl_write_flush(&a->out, FLUSH);
 	a->s.n = 0;
+	if (a->s.op.n > BLOCK) /* each block looks for all names */
+		pl_intern_reset(&a->s.op);
+	if (a->s.model.n > BLOCK)
+		pl_intern_reset(&a->s.model);
 	a->text.b.n = 0;
 	return pl_write_check(&a->out, err);
 }
@@ -92,7 +96,7 @@ static int find_old(struct answer *a, const struct pl_csv_row *raw, struct pl_er
 		PL_CHECK(pl_buf_put(&a->old, &old, 1, err));
 	}
 	a->has_old = n > 0;
-	if (n && n < N_ADDED)
+	if (n && n < N_ADDED && a->is_long && !a->w->c->explain)
 		pl_say(&a->w->c->c.log, PL_LOG_WARN,
 		       "the prediction replaces the table's own column \"%s\": give it another "
 		       "name "

@@ -143,6 +143,10 @@ p -m wide.model three/wide.csv >wide.out
 head -n 1 wide.out >head.out
 holds head.out '^row,op,latency_ns,lo_ns,hi_ns,flag$' "operations in columns: a row for each"
 check "all of them are answered" sh -c '[ "$(grep -cE "^[0-9]+,(act|proj),[0-9]+" wide.out)" = 24 ]'
+sed '1s/$/,flag/; 2,$s/$/,7/' three/wide.csv >three/flag.csv
+"$BIN/predict" --devices=sheets -m wide.model three/flag.csv >flag.out 2>err
+check "a column of the table that the output does not have" same flag.out wide.out
+check "... is not replaced" no grep -q 'replaces' err
 
 # ---- errors and protocols --------------------------------------------------------------------------
 
@@ -209,6 +213,17 @@ awk 'BEGIN { print "op,ms,net,n"; for (i = 0; i < 500; i++) printf "relu,%.3f,ne
 mkdir -p models && mv one_models.csv models/one.csv
 status 0 "more models than are left out one by one" p --cross model --no-intervals --schema=models.schema -O csv models/one.csv
 check "... each of them is predicted" [ "$(grep -c '^model,net[0-9]*,20,' "$TMP/out")" = 25 ]
+sed 's/^op relu/op */' models.schema >any.schema
+p --train --no-intervals --schema=any.schema models/one.csv -o any.model
+mkdir names
+awk 'BEGIN { print "op,ms,net,n"; for (i = 0; i < 20000; i++) printf "op%d,,net%d,%d\n", i, i, 1000 * (1 + 70 * (i % 7)) }' >names/one.csv
+p -m any.model names/one.csv >out
+check "more names than are kept: sizes decide" awk -F , 'NR > 1 { bad += $4 in ns && ns[$4] != $5; ns[$4] = $5; n++ }
+	END { exit bad || n != 20000 || ns[1000] == "" || ns[1000] == ns[421000] }' out
+long=$(printf '%0200d' 0)
+printf 'op,ms,net,n\n%s1,10,a,5000\n%s2,10,a,5000\n' "$long" "$long" >names/one.csv
+p --eval -m any.model --unit=us -O csv names/one.csv >out
+check "long names are whole in the table of errors" [ "$(grep -c "^op,${long}[12],1," "$TMP/out")" = 2 ]
 { grep '^OPName\|^relu' one.csv; sed -n 's/^relu/zzz/p' one.csv | head -n 1; } >zzz.csv
 status 3 "--cross op of one operation, beside one that the schema does not know" p --cross op --no-intervals --schema=neusight zzz.csv
 says 'all operations are of one name: nothing is left to learn from' "... says so"
@@ -350,6 +365,21 @@ check "... a warning says so, once" test "$(grep -c 'changed/one.json: its Mem_B
 check "... not of the same data sheet" no test -s err
 "$BIN/predict" -m k.model --devices=changed --device=five five.queries >zero.out 2>/dev/null
 check "CPU: 0 is no CPU" same zero.out five.out
+mkdir spelled titled
+sed 's/"Mem_Bw": 400/"Mem_Bw": 4000/' sheets/one.json >spelled/ONE.json
+"$BIN/predict" -m k.model --devices=spelled one.query >changed.out 2>err
+check "a name in other letters is the same device" same changed.out own.out
+check "... and the warning is there" test "$(grep -c 'spelled/ONE.json: its Mem_Bw is not that of' err)" = 1
+cp spelled/ONE.json titled/big.json
+"$BIN/predict" -q -m k.model --devices=titled one.query >changed.out
+check "a table's name of a device that was measured, which another sheet has, too" same changed.out own.out
+"$BIN/predict" -q -m k.model --devices=titled --device=big one.query >changed.out
+check "... which is another device by its own name" sh -c '! cmp -s changed.out own.out'
+mkdir x y
+cp sheets/five.json x/my_gpu.json
+cp sheets/five.json y/my_gpu.json
+p -m k.model --devices=x --devices=y --device=gpu five.queries >gpu.out
+check "the same data sheet in two folders is one" same gpu.out five.out
 
 # noted BYTES: a sheet of so many bytes
 noted() {
@@ -445,6 +475,8 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "no table of that name" 4 'none.csv' $train none.csv
 	refused "no schema" 2 'schema=neusight' --train one.csv -o bad.model
 	refused "a schema that is not there" 4 'built in' --train --schema=none one.csv -o bad.model
+	printf 'paceline-schema 1\nlatency t*\n\000op a family=softmax rows=1 columns=1\n' >nul.schema
+	refused "a schema with a byte 0" 3 'nul.schema: not a schema, but binary data' --train --schema=nul.schema one.csv -o bad.model
 	refused "no model" 2 '-m FILE' one.csv two.csv
 	status 3 "a table in place of a model" "$BIN/predict" one.csv
 	says 'not a cost model' "... the message"
@@ -461,6 +493,7 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "no intervals, where none is found" 2 'goes with --train, --tune and --cross' -m k.model --no-intervals one.csv
 	refused "... to compare" 2 'goes with --train, --tune and --cross' --eval -m k.model --no-intervals one.csv
 	refused "the weight of a network, for tables" 2 'adapt of tensor programs' -m k.model --discrepancy=5 --adapt few.csv -o bad.model
+	refused "a schema, for a graph" 2 'leave it out' -m k.model --schema=run --device=four -O graph tiny.graph
 	refused "data sheets, to show a model" 2 'leave out --devices' k.model
 	refused "... to explain it" 2 'leave out --devices, or name' --explain -m k.model
 	refused "two --device in a row" 2 'holds for no table' -m k.model --device=one --device=four three.csv
