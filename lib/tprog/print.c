@@ -55,20 +55,26 @@ void pl_tprog_put_buffer_name(const struct pl_tprog *p, uint32_t buffer, struct 
 	pl_write_format(w, "_%u", buffer); /* an inner one may have the name of an outer one */
 }
 
-/* As many digits as it takes to read the same number back, and a point or a power: without both it
- * would be a whole number, which C divides otherwise. */
+#define NUMBER_TEXT 40 /* bytes */
+
+/* As many digits as it takes to read the same number back, and at least `digits`. */
+static void shortest(double v, int digits, char *text)
+{
+	do
+		snprintf(text, NUMBER_TEXT, "%.*g", digits, v);
+	while (strtod(text, NULL) != v && digits++ < 17);
+}
+
+/* With a point or a power: without both it would be a whole number, which C divides otherwise. */
 static void put_number(const struct pl_tprog_expr *e, bool c, struct pl_writer *w)
 {
-	char text[40];
-	int digits = 9;
+	char text[NUMBER_TEXT];
 
 	if (e->integer) {
 		pl_write_format(w, "%lld", (long long)e->number);
 		return;
 	}
-	do
-		snprintf(text, sizeof(text), "%.*g", digits, e->number);
-	while (strtod(text, NULL) != e->number && digits++ < 17);
+	shortest(e->number, 9, text);
 	pl_write_format(w, "%s%s%s", text, strpbrk(text, ".e") ? "" : ".0", c ? "f" : "");
 }
 
@@ -215,6 +221,17 @@ void pl_tprog_write_header(struct pl_writer *w)
 	pl_write_format(w, "paceline-tprog %d\n", PL_TPROG_MAJOR);
 }
 
+static void put_measured(const struct pl_tprog_measured *m, struct pl_writer *w)
+{
+	char median[NUMBER_TEXT], least[NUMBER_TEXT];
+
+	/* whole numbers below 10^15, which no time exceeds, have no power */
+	shortest(m->median, 15, median);
+	shortest(m->least, 15, least);
+	pl_write_format(w, "measured %s %s least=%s runs=%lld\n", m->device, median, least,
+			(long long)m->runs);
+}
+
 void pl_tprog_write(const struct pl_tprog *p, struct pl_writer *w)
 {
 	pl_write_format(w, "program %s%s%s%s%s\n", p->name, *p->model ? " model=" : "", p->model,
@@ -224,9 +241,7 @@ void pl_tprog_write(const struct pl_tprog *p, struct pl_writer *w)
 			put_text_buffer("buffer", &p->buffer[i], w);
 	walk(p, w, put_text_node, "end\n");
 	for (size_t i = 0; i < p->n_measured; i++)
-		pl_write_format(w, "measured %s %.0f least=%.0f runs=%lld\n", p->measured[i].device,
-				p->measured[i].median, p->measured[i].least,
-				(long long)p->measured[i].runs);
+		put_measured(&p->measured[i], w);
 }
 
 /* ---- C --------------------------------------------------------------------------------------- */

@@ -107,6 +107,27 @@ static void test_text(void)
 	pl_tprog_reader_free(r);
 }
 
+/* Times need not be whole, and may be below one. */
+static void test_times(void)
+{
+	static const char times[] = HEAD "program a\n"
+					 "buffer A float32 2\n"
+					 "A[0] = 1.0\n"
+					 "measured gpu 0.4 least=0.25 runs=3\n"
+					 "measured this 123456789.015625 least=0.1 runs=1\n"
+					 "measured old 999999999999999 least=100000000000000 runs=2\n";
+	struct pl_tprog p = { .name = NULL };
+	struct pl_err err = { 0 };
+	char *text;
+
+	if (!ok(read_text(times, &p, &err) == 1, "times with fractions %s", err.msg))
+		return;
+	text = text_of(&p);
+	is_str(text, times, "... are written as they were read");
+	pl_free(text);
+	pl_tprog_fini(&p);
+}
+
 static void test_errors(void)
 {
 	static const struct {
@@ -516,6 +537,7 @@ out:
 int main(void)
 {
 	test_text();
+	test_times();
 	test_errors();
 	test_exact();
 	test_run();
