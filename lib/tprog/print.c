@@ -90,28 +90,68 @@ static void put_operand(const struct pl_tprog *p, uint32_t expr, int binds,
 	pl_write_text(w, open ? ")" : "");
 }
 
+#define TWICE 3 /* levels of max and min whose operands are written twice each */
+
+/* How many max and min are in one another, at most. */
+static int levels(const struct pl_tprog *p, uint32_t expr)
+{
+	const struct pl_tprog_expr *e = &p->expr[expr];
+	int most = 0;
+
+	for (uint32_t i = 0; i < e->n_args; i++)
+		most = (int)pl_max_i64(most, levels(p, p->arg[e->arg + i]));
+	return most + (e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN);
+}
+
+/* max and min. Both operands are written twice, which doubles the text with each level, so that
+ * those of many levels get names. */
+static void put_c_choice(const struct pl_tprog *p, uint32_t expr, const struct pl_tprog_c *c,
+			 struct pl_writer *w)
+{
+	const struct pl_tprog_expr *e = &p->expr[expr];
+	const char *word = e->op == PL_TPROG_MAX ? ">" : "<";
+	const uint32_t *arg = &p->arg[e->arg];
+	int binds = pl_tprog_binds(PL_TPROG_LESS);
+
+	if (levels(p, expr) > TWICE) {
+		pl_write_format(w, "({ %s x_ = ", e->integer ? "long long" : "float");
+		pl_tprog_put_expr(p, arg[0], c, w);
+		pl_write_text(w, ", y_ = ");
+		pl_tprog_put_expr(p, arg[1], c, w);
+		pl_write_format(w, "; x_ %s y_ ? x_ : y_; })", word);
+		return;
+	}
+	pl_write_text(w, "(");
+	put_operand(p, arg[0], binds, c, w);
+	pl_write_format(w, " %s ", word);
+	put_operand(p, arg[1], binds, c, w);
+	pl_write_text(w, " ? ");
+	pl_tprog_put_expr(p, arg[0], c, w);
+	pl_write_text(w, " : ");
+	pl_tprog_put_expr(p, arg[1], c, w);
+	pl_write_text(w, ")");
+}
+
 static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e,
 		       const struct pl_tprog_c *c, struct pl_writer *w)
 {
 	static const char *const function[PL_TPROG_EXPRS_] = {
-		[PL_TPROG_MAX] = "fmaxf", [PL_TPROG_MIN] = "fminf",  [PL_TPROG_EXP] = "expf",
-		[PL_TPROG_LOG] = "logf",  [PL_TPROG_SQRT] = "sqrtf", [PL_TPROG_TANH] = "tanhf",
-		[PL_TPROG_ERF] = "erff",
+		[PL_TPROG_EXP] = "expf",   [PL_TPROG_LOG] = "logf", [PL_TPROG_SQRT] = "sqrtf",
+		[PL_TPROG_TANH] = "tanhf", [PL_TPROG_ERF] = "erff",
 	};
-	const char *word = e->op == PL_TPROG_MAX ? ">" : "<";
-	int binds = e->op == PL_TPROG_SELECT ? 0 : pl_tprog_binds(PL_TPROG_LESS);
+	const uint32_t *arg = &p->arg[e->arg];
 
-	if (e->op == PL_TPROG_SELECT || e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN) {
+	if (e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN) {
+		put_c_choice(p, (uint32_t)(e - p->expr), c, w);
+		return;
+	}
+	if (e->op == PL_TPROG_SELECT) {
 		pl_write_text(w, "(");
-		put_operand(p, p->arg[e->arg], binds, c, w);
-		if (e->op != PL_TPROG_SELECT) {
-			pl_write_format(w, " %s ", word);
-			put_operand(p, p->arg[e->arg + 1], binds, c, w);
-		}
+		pl_tprog_put_expr(p, arg[0], c, w);
 		pl_write_text(w, " ? ");
-		pl_tprog_put_expr(p, p->arg[e->arg + (e->op == PL_TPROG_SELECT)], c, w);
+		pl_tprog_put_expr(p, arg[1], c, w);
 		pl_write_text(w, " : ");
-		pl_tprog_put_expr(p, p->arg[e->arg + e->n_args - 1], c, w);
+		pl_tprog_put_expr(p, arg[2], c, w);
 		pl_write_text(w, ")");
 		return;
 	}

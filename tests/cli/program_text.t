@@ -157,6 +157,20 @@ if [ -n "$GEN" ] && [ -x "$GEN/tprogrun" ] && ! sanitized any; then
 else
 	skip "the C source is compiled" "a sanitizer, or no helper"
 fi
+# max and min in one another, whose operands would double the source with each level
+{
+	printf 'paceline-tprog 1\nprogram nested\nbuffer A float32 8\nbuffer C float32 8\nfor i 8 block.x\n  C[i] = '
+	awk 'BEGIN { for (k = 0; k < 20; k++) printf k % 2 ? "max(" : "min("; printf "A[max(min(max(min(i * 3, 9), 1), 7), 0)]"
+		for (k = 0; k < 20; k++) printf ", A[%d] + 0.%d)", k % 8, k; print "\nend" }'
+} >nested.tprog
+status 0 "twenty max and min in one another" "$BIN/predict" -O c nested.tprog -o nested.c
+check "... are no long source" test "$(wc -c <nested.c)" -lt 8000
+status 0 "... as CUDA, too" "$BIN/predict" -O cuda nested.tprog -o nested.cu
+check "... are none" test "$(wc -c <nested.cu)" -lt 8000
+if [ -n "$GEN" ] && [ -x "$GEN/tprogrun" ] && ! sanitized any; then
+	status 0 "... which is compiled" "${CC:-cc}" -O1 -w -fPIC -shared -o nested.so nested.c -lm
+	status 0 "... and computes what the program does" "$GEN/tprogrun" nested.tprog ./nested.so
+fi
 
 # on_emulated SOURCE NAME: a library of kernels for the emulated device, whose compiler tells it what they touch
 on_emulated() {
@@ -173,6 +187,8 @@ if [ ! -f "$BUILD/libemu.a" ] || [ ! -x "$GEN/tprogrun" ] || sanitized any; then
 else
 	status 0 "the kernels are compiled for an emulated device" on_emulated all.cu emulated
 	status 0 "... and compute what the programs do, in any order" "$GEN/tprogrun" all.tprog ./emulated.so 0 1 2 3 4 5
+	status 0 "max and min in one another are compiled" on_emulated nested.cu nest
+	status 0 "... and compute what the program does" "$GEN/tprogrun" nested.tprog ./nest.so 0
 	grep -v '__syncthreads' all.cu >wild.cu
 	status 0 "the same without barriers" on_emulated wild.cu wild
 	status "134 1" "... does not" "$GEN/tprogrun" all.tprog ./wild.so 0
@@ -180,7 +196,8 @@ else
 fi
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [ -x "$nvcc" ]; then
-	status 0 "nvcc compiles the kernels" "$nvcc" -ptx -o all.ptx all.cu
+	"$BIN/predict" -O cuda gpu.tprog more.tprog nested.tprog -o every.cu
+	status 0 "nvcc compiles the kernels" "$nvcc" -ptx -o every.ptx every.cu
 else
 	skip "nvcc compiles the kernels" "there is none"
 fi

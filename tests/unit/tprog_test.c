@@ -240,6 +240,37 @@ static void test_exact(void)
 	written("A[min(i == 2, j + 1)]", "((i_i_0 == 2) < i_j_1 + 1 ? i_i_0 == 2 : i_j_1 + 1)");
 }
 
+/* What is written twice, such as the operands of max, is not written twice on each level. */
+static void test_nested(void)
+{
+	struct pl_tprog p = { .name = NULL };
+	struct pl_err err = { 0 };
+	struct pl_buf text = { 0 }, b = { 0 };
+	struct pl_out *out = pl_out_open_buf(&b, &err);
+	struct pl_writer w;
+	int rc = pl_buf_printf(&text, &err, HEAD "program a\nbuffer A float32 8\nA[0] = ");
+
+	for (int i = 0; i < 20 && rc >= 0; i++)
+		rc = pl_buf_printf(&text, &err, i % 2 ? "max(" : "min(");
+	if (rc >= 0)
+		rc = pl_buf_printf(&text, &err, "A[1]");
+	for (int i = 0; i < 20 && rc >= 0; i++)
+		rc = pl_buf_printf(&text, &err, ", A[%d])", i % 8);
+	if (rc >= 0)
+		rc = pl_buf_put(&text, "\n", 2, &err);
+	ok(rc >= 0 && read_text((const char *)text.p, &p, &err) == 1, "twenty max and min %s",
+	   err.msg);
+	pl_write_init(&w, out, 0);
+	pl_tprog_write_c(&p, "f", &w);
+	ok(pl_write_end(&w, &err) == 0 && b.n > 200 && b.n < 4000, "... are %zu bytes of C", b.n);
+	pl_write_fini(&w);
+	if (pl_out_close(out, &err) < 0)
+		abort();
+	pl_buf_fini(&text);
+	pl_buf_fini(&b);
+	pl_tprog_fini(&p);
+}
+
 /* ---- programs that are carried out ----------------------------------------------------------- */
 
 #define MOST 4096 /* numbers of a buffer in these tests */
@@ -540,6 +571,7 @@ int main(void)
 	test_times();
 	test_errors();
 	test_exact();
+	test_nested();
 	test_run();
 	test_tasks();
 	test_leaves();
