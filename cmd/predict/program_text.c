@@ -149,8 +149,8 @@ static int write_sources(const struct work *w, struct pl_writer *to, struct pl_e
 {
 	size_t number = 0;
 
-	pl_write_text(to,
-		      w->c->to == OUT_C ? "#include <math.h>\n" : "#include <cuda_runtime.h>\n");
+	pl_write_text(to, w->c->to == OUT_C ? "#include <math.h>\n#include <stdlib.h>\n"
+					    : "#include <cuda_runtime.h>\n");
 	for (int i = 0; i < w->argc; i++)
 		PL_CHECK(write_file(w, w->argv[i], to, &number, err));
 	return 0;

@@ -232,11 +232,11 @@ static void put_text_node(const struct pl_tprog *p, const struct pl_tprog_node *
 	}
 }
 
+typedef void put_node(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+		      struct pl_writer *w);
+
 /* Calls put() for each node, and close() for each one whose body ends. */
-static void walk(const struct pl_tprog *p, struct pl_writer *w,
-		 void (*put)(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
-			     struct pl_writer *w),
-		 const char *close)
+static void walk(const struct pl_tprog *p, struct pl_writer *w, put_node *put, put_node *close)
 {
 	int depth = 0;
 
@@ -249,16 +249,23 @@ static void walk(const struct pl_tprog *p, struct pl_writer *w,
 			continue;
 		/* what encloses the node and ends with it */
 		for (uint32_t k = x->kind == PL_TPROG_STORE ? x->parent : i;
-		     k != PL_NONE && p->node[k].end == i + 1; k = p->node[k].parent) {
-			pl_tprog_indent(--depth, w);
-			pl_write_text(w, close);
-		}
+		     k != PL_NONE && p->node[k].end == i + 1; k = p->node[k].parent)
+			close(p, &p->node[k], --depth, w);
 	}
 }
 
 void pl_tprog_write_header(struct pl_writer *w)
 {
 	pl_write_format(w, "paceline-tprog %d\n", PL_TPROG_MAJOR);
+}
+
+static void close_text_node(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+			    struct pl_writer *w)
+{
+	(void)p;
+	(void)x;
+	pl_tprog_indent(depth, w);
+	pl_write_text(w, "end\n");
 }
 
 static void put_measured(const struct pl_tprog_measured *m, struct pl_writer *w)
@@ -279,7 +286,7 @@ void pl_tprog_write(const struct pl_tprog *p, struct pl_writer *w)
 	for (size_t i = 0; i < p->n_buffers; i++)
 		if (p->buffer[i].node == PL_NONE)
 			put_text_buffer("buffer", &p->buffer[i], w);
-	walk(p, w, put_text_node, "end\n");
+	walk(p, w, put_text_node, close_text_node);
 	for (size_t i = 0; i < p->n_measured; i++)
 		put_measured(&p->measured[i], w);
 }
@@ -325,21 +332,40 @@ void pl_tprog_put_c_store(const struct pl_tprog *p, const struct pl_tprog_node *
 	pl_write_text(w, ";\n");
 }
 
-#define ON_STACK 16384 /* numbers */
+#define ON_STACK   16384     /* numbers */
+#define IN_THREADS (1 << 18) /* of the arrays of a thread together: a MiB on its stack */
 
-/* Is the buffer of the node too large for a stack? Threads have each their own, on theirs. */
-static bool is_static(const struct pl_tprog *p, const struct pl_tprog_node *x)
+enum storage { STACK, STATIC, HEAP };
+
+/* Numbers on the stack of a thread, in the body of the node; *threads: is it in a parallel loop? */
+static int64_t on_stack(const struct pl_tprog *p, uint32_t node, bool *threads)
 {
-	bool threads = false;
+	const struct pl_tprog_node *x = &p->node[node];
+	int64_t used = x->parent == PL_NONE ? 0 : on_stack(p, x->parent, threads), n;
 
-	for (uint32_t k = x->parent; k != PL_NONE; k = p->node[k].parent)
-		threads |= p->node[k].kind == PL_TPROG_FOR && p->node[k].bind == PL_TPROG_PARALLEL;
-	return !threads && p->buffer[x->buffer].n > ON_STACK;
+	*threads |= x->kind == PL_TPROG_FOR && x->bind == PL_TPROG_PARALLEL;
+	n = x->kind == PL_TPROG_ALLOC && *threads ? p->buffer[x->buffer].n : 0;
+	return used + n <= IN_THREADS ? used + n : used;
+}
+
+/* Where the array of the node is. Those of threads cannot be static, as each thread has its own. */
+static enum storage storage_of(const struct pl_tprog *p, const struct pl_tprog_node *x)
+{
+	int64_t n = p->buffer[x->buffer].n;
+	bool threads = false;
+	int64_t used = x->parent == PL_NONE ? 0 : on_stack(p, x->parent, &threads);
+
+	if (!threads)
+		return n > ON_STACK ? STATIC : STACK;
+	return used + n > IN_THREADS ? HEAP : STACK;
 }
 
 static void put_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
 		       struct pl_writer *w)
 {
+	enum storage storage;
+	int64_t n;
+
 	if (x->kind == PL_TPROG_FOR) {
 		put_c_loop(p, x, depth + 1, w);
 		return;
@@ -349,10 +375,37 @@ static void put_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, 
 		pl_tprog_put_c_store(p, x, &(struct pl_tprog_c){ NULL }, w);
 		return;
 	}
-	pl_write_format(w, "{ %sfloat ", is_static(p, x) ? "static " : "");
+	storage = storage_of(p, x);
+	n = p->buffer[x->buffer].n;
+	if (storage == HEAP) {
+		pl_write_text(w, "{ float *restrict ");
+		pl_tprog_put_buffer_name(p, x->buffer, w);
+		pl_write_format(w, " = aligned_alloc(64, %lld);\n",
+				(long long)(n * (int64_t)sizeof(float) + 63) / 64 * 64);
+		pl_tprog_indent(depth + 2, w);
+		pl_write_text(w, "if (!");
+		pl_tprog_put_buffer_name(p, x->buffer, w);
+		pl_write_text(w, ")\n");
+		pl_tprog_indent(depth + 3, w);
+		pl_write_text(w, "abort();\n");
+		return;
+	}
+	pl_write_format(w, "{ %sfloat ", storage == STATIC ? "static " : "");
 	pl_tprog_put_buffer_name(p, x->buffer, w);
-	pl_write_format(w, "[%lld] __attribute__((aligned(64)));\n",
-			(long long)p->buffer[x->buffer].n);
+	pl_write_format(w, "[%lld] __attribute__((aligned(64)));\n", (long long)n);
+}
+
+static void close_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+			 struct pl_writer *w)
+{
+	if (x->kind == PL_TPROG_ALLOC && storage_of(p, x) == HEAP) {
+		pl_tprog_indent(depth + 2, w);
+		pl_write_text(w, "free(");
+		pl_tprog_put_buffer_name(p, x->buffer, w);
+		pl_write_text(w, ");\n");
+	}
+	pl_tprog_indent(depth + 1, w);
+	pl_write_text(w, "}\n");
 }
 
 void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writer *w)
@@ -367,6 +420,6 @@ void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writ
 		pl_tprog_put_buffer_name(p, i, w);
 		pl_write_format(w, " = __builtin_assume_aligned(buffer[%u], 64);\n", n++);
 	}
-	walk(p, w, put_c_node, "  }\n");
+	walk(p, w, put_c_node, close_c_node);
 	pl_write_text(w, "}\n");
 }

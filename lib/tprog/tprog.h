@@ -124,6 +124,7 @@ void pl_tprog_write_header(struct pl_writer *w);
 /*
  * The program as a function in C: void NAME(float *const *buffer), whose elements are its
  * parameters in their order. Loops that are bound to blocks and threads of a device are serial.
+ * The source needs math.h and stdlib.h before it.
  */
 void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writer *w);
 

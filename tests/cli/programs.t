@@ -151,6 +151,25 @@ says 'no parameters' "... is named"
 printf 'paceline-tprog 1\nprogram a\nbuffer A float32 4\nbuffer B float32 4\nfor i 4\nB[i] = log(A[i] - 2.0) + 1.0 / (A[i] * 0.0)\nend\n' >none.tprog
 status 0 "results that are no numbers" "$BIN/predict" --measure none.tprog
 check "... are right, if those of the first program are none" grep -q '^measured this' "$TMP/out"
+# arrays of threads are of the heap where no stack has room for them
+cat >large.tprog <<'END'
+paceline-tprog 1
+program large
+buffer A float32 4
+for i 4 parallel
+  alloc t float32 5000000
+    for k 5000000
+      t[k] = 1.0
+    end
+    for k 5000000
+      t[k] += t[4999999 - k]
+    end
+    A[i] = t[17] + t[i]
+  end
+end
+END
+status 0 "arrays of 20 MB in threads" "$BIN/predict" --measure large.tprog
+check "... are measured" grep -q '^measured this' "$TMP/out"
 printf 'paceline-tprog 1\nprogram a\nfor i 2\nend\n' >none.tprog
 status 3 "a program that computes nothing" "$BIN/predict" -m small.model none.tprog
 says 'computes nothing' "... is named"

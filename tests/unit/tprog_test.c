@@ -271,6 +271,51 @@ static void test_nested(void)
 	pl_tprog_fini(&p);
 }
 
+/* Arrays of threads that no stack has room for are of the heap; those of others are static. */
+static void test_storage(void)
+{
+	static const char text[] = HEAD "program a\n"
+					"buffer A float32 4\n"
+					"alloc fixed float32 16385\n"
+					"  for i 4 parallel\n"
+					"    alloc large float32 262145\n"
+					"      alloc most float32 262143\n"
+					"        alloc one float32 1\n"
+					"          alloc more float32 1\n"
+					"            A[i] = 1.0\n"
+					"          end\n"
+					"        end\n"
+					"      end\n"
+					"    end\n"
+					"  end\n"
+					"end\n";
+	static const char *const has[] = { "{ static float b_fixed_1[16385] ",
+					   "{ float *restrict b_large_2 = aligned_alloc(64, 1048640);",
+					   "{ float b_most_3[262143] ",
+					   "{ float b_one_4[1] ",
+					   "{ float *restrict b_more_5 = aligned_alloc(64, 64);",
+					   "free(b_more_5);\n            }\n          }\n        }\n",
+					   "free(b_large_2);\n" };
+	struct pl_tprog p = { .name = NULL };
+	struct pl_err err = { 0 };
+	struct pl_buf b = { 0 };
+	struct pl_out *out = pl_out_open_buf(&b, &err);
+	struct pl_writer w;
+
+	ok(read_text(text, &p, &err) == 1, "arrays in threads %s", err.msg);
+	pl_write_init(&w, out, 0);
+	pl_tprog_write_c(&p, "f", &w);
+	ok(pl_write_end(&w, &err) == 0 && pl_buf_put(&b, "", 1, &err) == 0, "... in C");
+	for (size_t i = 0; i < PL_LEN(has); i++)
+		if (!ok(strstr((const char *)b.p, has[i]) != NULL, "%.40s", has[i]))
+			printf("# %s\n", (const char *)b.p);
+	pl_write_fini(&w);
+	if (pl_out_close(out, &err) < 0)
+		abort();
+	pl_buf_fini(&b);
+	pl_tprog_fini(&p);
+}
+
 /* ---- programs that are carried out ----------------------------------------------------------- */
 
 #define MOST 4096 /* numbers of a buffer in these tests */
@@ -572,6 +617,7 @@ int main(void)
 	test_errors();
 	test_exact();
 	test_nested();
+	test_storage();
 	test_run();
 	test_tasks();
 	test_leaves();
