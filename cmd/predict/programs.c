@@ -25,6 +25,7 @@
 
 #define UNIT	  16	   /* programs of one source */
 #define GROUP	  256	   /* programs of a file that are compiled together */
+#define FILE_MOST ((size_t)1 << 30) /* bytes: no reader of programs takes more */
 #define PROGRAMS  100	   /* of an operation, unless --programs says otherwise */
 #define RUNS	  15	   /* of a program at most, */
 #define LEAST	  3	   /* and at least, */
@@ -335,9 +336,6 @@ static int make_buffers(struct bench *b)
 			v[k] = (float)((double)(pl_rng_next(&b->state) >> 11) * 0x1p-52 - 1);
 		b->buffer[b->n_buffers++] = v;
 	}
-	if (!b->n_buffers)
-		return pl_fail(b->err, PL_EDATA, "line %u: program \"%s\" has no parameters",
-			       p->line, p->name);
 	return pl_alloc(&b->right, (size_t)p->buffer[b->n_buffers - 1].n, sizeof(float), b->err);
 }
 
@@ -452,6 +450,13 @@ static int measure_all(struct bench *b, struct pl_writer *out)
 	return 0;
 }
 
+static void forget_programs(struct bench *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		pl_tprog_fini(&b->program[i]);
+	b->n = 0;
+}
+
 static void end_task(struct bench *b)
 {
 	for (size_t i = 0; i < b->n_units; i++) {
@@ -464,15 +469,14 @@ static void end_task(struct bench *b)
 	}
 	for (size_t i = 0; i < b->n_buffers; i++)
 		free(b->buffer[i]);
-	for (size_t i = 0; i < b->n; i++)
-		pl_tprog_fini(&b->program[i]);
+	forget_programs(b);
 	pl_free(b->buffer);
 	pl_free(b->right);
 	pl_free(b->unit);
 	b->buffer = NULL;
 	b->right = NULL;
 	b->unit = NULL;
-	b->n = b->n_units = b->n_buffers = 0;
+	b->n_units = b->n_buffers = 0;
 }
 
 /* The programs that b has, which it then has no more. */
@@ -490,23 +494,35 @@ static int measure_group(struct bench *b, struct pl_writer *out)
 	return rc;
 }
 
+/* The first n programs of operation i. */
+static int add_programs(struct bench *b, const char *file, size_t i, int64_t n)
+{
+	struct pl_intern seen = { 0 };
+	int rc = 0;
+
+	b->task = &b->tasks.v[i];
+	for (int64_t k = 0; k < n && rc >= 0; k++)
+		rc = add_program(b, i, &seen);
+	pl_intern_fini(&seen);
+	if (rc == PL_EDATA || rc == PL_ELIMIT)
+		pl_wrap(b->err, "%s: operation %zu, %s", file, i + 1, pl_tprog_task_op(b->task));
+	return rc;
+}
+
 static int measure_tasks(struct bench *b, struct pl_in *in, struct pl_writer *out)
 {
-	struct pl_tprog_tasks *tasks = &b->tasks;
 	int64_t programs = b->w->c->programs == PROGRAMS_UNSET ? PROGRAMS : b->w->c->programs;
-	int rc = pl_tprog_tasks_read(in, tasks, b->err);
+	const char *file = pl_in_name(in);
+	int rc = pl_tprog_tasks_read(in, &b->tasks, b->err);
 
-	for (size_t i = 0; i < tasks->n && rc >= 0; i++) {
-		struct pl_intern seen = { 0 };
-
-		pl_progress("operation %zu of %zu", i + 1, tasks->n);
-		b->task = &tasks->v[i];
-		for (int64_t k = 0; k < programs && rc >= 0; k++)
-			rc = add_program(b, i, &seen);
-		pl_intern_fini(&seen);
-		if (rc == PL_EDATA || rc == PL_ELIMIT)
-			pl_wrap(b->err, "%s: operation %zu, %s", pl_in_name(in), i + 1,
-				pl_tprog_task_op(b->task));
+	/* sizes that no program can have are found before anything is measured */
+	for (size_t i = 0; i < b->tasks.n && rc >= 0; i++) {
+		rc = add_programs(b, file, i, 1);
+		forget_programs(b);
+	}
+	for (size_t i = 0; i < b->tasks.n && rc >= 0; i++) {
+		pl_progress("operation %zu of %zu", i + 1, b->tasks.n);
+		rc = add_programs(b, file, i, programs);
 		if (rc >= 0)
 			rc = measure_group(b, out);
 	}
@@ -538,30 +554,51 @@ static bool is_alike(const struct pl_tprog *a, const struct pl_tprog *b)
 	}
 }
 
-static int refuse_cuda(const struct pl_tprog *p, struct pl_err *err)
+/* What cannot be measured. */
+static int check_program(const struct pl_tprog *p, struct pl_err *err)
 {
-	return pl_fail(err, PL_EDATA,
-		       "program %s, which line %u begins: its loops are bound to the blocks and "
-		       "threads of a GPU, and programs are measured on processors only; \"predict "
-		       "-O cuda\" writes its source",
-		       p->name, p->line);
+	if (pl_tprog_is_cuda(p))
+		return pl_fail(err, PL_EDATA,
+			       "program %s, which line %u begins: its loops are bound to the "
+			       "blocks and threads of a GPU, and programs are measured on "
+			       "processors only; \"predict -O cuda\" writes its source",
+			       p->name, p->line);
+	if (!p->n_buffers || p->buffer[0].node != PL_NONE)
+		return pl_fail(err, PL_EDATA,
+			       "program %s, which line %u begins, has no parameters", p->name,
+			       p->line);
+	return 0;
+}
+
+/* What is wrong further behind is found before anything is measured, which takes long. */
+static int check_file(const struct pl_buf *text, const char *file, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open_mem(file, text->p, text->n, err);
+	struct pl_tprog_reader *r = NULL;
+	int more = in ? pl_tprog_reader_new(in, &r, err) : err->code;
+
+	while (more >= 0) {
+		struct pl_tprog p = { .name = NULL };
+
+		more = pl_tprog_next(r, &p, err);
+		if (more > 0 && check_program(&p, err) < 0)
+			more = pl_wrap(err, "%s", file);
+		pl_tprog_fini(&p);
+		if (more == 0)
+			break;
+	}
+	pl_tprog_reader_free(r);
+	pl_in_close(in);
+	return more;
 }
 
 /* Neighbours that compute the same are compiled and compared together. */
-static int measure_file(struct bench *b, struct pl_in *in, struct pl_writer *out)
+static int measure_programs_of(struct bench *b, struct pl_tprog_reader *r, struct pl_writer *out)
 {
-	struct pl_tprog_reader *r;
-	size_t n = 0;
-	int rc;
-
-	PL_CHECK(pl_tprog_reader_new(in, &r, b->err));
-	for (;;) {
+	for (size_t n = 0;; n++) {
 		struct pl_tprog p = { .name = NULL };
-		int more = pl_tprog_next(r, &p, b->err);
+		int more = pl_tprog_next(r, &p, b->err), rc = more < 0 ? more : 0;
 
-		rc = more < 0 ? more : 0;
-		if (more > 0 && pl_tprog_is_cuda(&p))
-			rc = refuse_cuda(&p, b->err);
 		if (rc >= 0 && b->n && (!more || b->n >= GROUP || !is_alike(&b->program[0], &p))) {
 			pl_progress("program %zu", n);
 			rc = measure_group(b, out);
@@ -571,10 +608,26 @@ static int measure_file(struct bench *b, struct pl_in *in, struct pl_writer *out
 		if (rc < 0)
 			pl_tprog_fini(&p);
 		if (rc < 0 || !more)
-			break;
-		n++;
+			return rc;
 	}
+}
+
+static int measure_file(struct bench *b, struct pl_in *in, struct pl_writer *out)
+{
+	struct pl_tprog_reader *r = NULL;
+	struct pl_in *again = NULL;
+	struct pl_buf text = { 0 };
+	int rc;
+
+	PL_TRY(pl_in_read_all(in, FILE_MOST, &text, b->err));
+	PL_TRY(check_file(&text, pl_in_name(in), b->err));
+	again = pl_in_open_mem(pl_in_name(in), text.p, text.n, b->err);
+	PL_TRY(again ? pl_tprog_reader_new(again, &r, b->err) : b->err->code);
+	rc = measure_programs_of(b, r, out);
+out:
 	pl_tprog_reader_free(r);
+	pl_in_close(again);
+	pl_buf_fini(&text);
 	return rc;
 }
 

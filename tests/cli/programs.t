@@ -176,6 +176,8 @@ says 'computes nothing' "... is named"
 sed '$d' few.tprog >torn.tprog
 printf 'program b\nx\n' >>torn.tprog
 status 3 "a file that ends in the middle of a program" "$BIN/predict" --measure torn.tprog
+status 3 "... is refused before anything is compiled" env CC=no-such-compiler "$BIN/predict" --measure torn.tprog
+says 'torn.tprog: line' "... by file and line"
 { echo 'paceline-tprog 1'; echo 'program huge'; echo 'buffer A float32 1'; awk 'BEGIN { for (i = 0; i < 40; i++) print "for i" i " 2147483648" }'
 	echo 'A[0] = 1.0'; awk 'BEGIN { for (i = 0; i < 40; i++) print "end" }'; } >huge.tprog
 status 3 "a program of endless work" "$BIN/predict" -m small.model huge.tprog
@@ -196,7 +198,7 @@ printf 'chain elements=96 length=9\n' >bad.tasks
 status 3 "a chain of nine operations" "$BIN/predict" --measure bad.tasks
 says 'bad.tasks: line 1.*length must be at least 1 and at most 8' "... is too long, not cut"
 printf 'bmm batch=9 m=9 n=9 k=9\nbmm batch=16777216 m=16777216 n=1 k=1\n' >bad.tasks
-status 3 "a matrix that no program may have" "$BIN/predict" --programs=1 --measure bad.tasks
+status 3 "a matrix that no program may have" env CC=no-such-compiler "$BIN/predict" --programs=1 --measure bad.tasks
 says 'bad.tasks: operation 2, bmm: ' "... is named with file and place"
 printf 'dence m=1 n=1 k=1\n' >bad.tasks
 status 3 "a word that is no operation" "$BIN/predict" --measure bad.tasks
