@@ -567,7 +567,7 @@ static int check_program(const struct pl_tprog *p, struct pl_err *err)
 		return pl_fail(err, PL_EDATA,
 			       "program %s, which line %u begins, has no parameters", p->name,
 			       p->line);
-	return 0;
+	return pl_tprog_check(p, err);
 }
 
 /* What is wrong further behind is found before anything is measured, which takes long. */

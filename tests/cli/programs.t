@@ -151,6 +151,12 @@ says 'no parameters' "... is named"
 printf 'paceline-tprog 1\nprogram a\nbuffer A float32 4\nbuffer B float32 4\nfor i 4\nB[i] = log(A[i] - 2.0) + 1.0 / (A[i] * 0.0)\nend\n' >none.tprog
 status 0 "results that are no numbers" "$BIN/predict" --measure none.tprog
 check "... are right, if those of the first program are none" grep -q '^measured this' "$TMP/out"
+printf 'paceline-tprog 1\nprogram a\nbuffer A float32 8\nfor i 8\nA[i] = 1.0\nend\nprogram b\nbuffer A float32 8\nfor i 8\nA[i + 1000000] = 1.0\nend\n' >outside.tprog
+status 3 "a program that writes outside of its buffer" "$BIN/predict" --measure outside.tprog
+says 'outside.tprog: program b, which line 7 begins: index 1 of A is 1000000, and there are 8' "... is refused, and not run"
+printf 'paceline-tprog 1\nprogram a\nbuffer A float32 8\nfor i 8\nA[8 / i %% 8] = 1.0\nend\n' >outside.tprog
+status 3 "a division by 0" "$BIN/predict" --measure outside.tprog
+says 'a whole number is divided by 0' "... too"
 # arrays of threads are of the heap where no stack has room for them
 cat >large.tprog <<'END'
 paceline-tprog 1

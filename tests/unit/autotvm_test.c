@@ -235,7 +235,7 @@ static double compare(const struct pl_tprog *p, const struct product *o, struct 
 	for (size_t i = 0; i < p->n_buffers; i++)
 		if (p->buffer[i].node == PL_NONE && p->buffer[i].n > MOST)
 			return -1;
-	if (pl_tprog_run(p, buffer, &err) < 0) {
+	if (pl_tprog_check(p, &err) < 0 || pl_tprog_run(p, buffer, &err) < 0) {
 		printf("# %s\n", err.msg);
 		return -1;
 	}

@@ -376,6 +376,55 @@ out:
 	pl_free(d);
 }
 
+/* Which programs may be compiled and run: indices are inside, as ranges or iterations show. */
+static void test_bounds(void)
+{
+	static const struct {
+		const char *lines, *says;
+	} cases[] = {
+		{ "for i 8\nA[i] = 1.0\nend\n", NULL },
+		{ "for i 9\nA[i] = 1.0\nend\n", "index 1 of A is 8, and there are 8" },
+		{ "for i 8\nA[i - 1] = 1.0\nend\n", "index 1 of A is -1, and there are 8" },
+		{ "for i 8\nA[max(i - 1, 0)] = A[min(i + 1, 7)]\nend\n", NULL },
+		{ "for i 2147483648\nA[i / 268435456] = A[i % 8]\nend\n", NULL },
+		{ "for i 2147483648\nA[(i * 3 + 5) % 8] = 1.0\nend\n", NULL },
+		{ "for i 2147483648\nA[i / 268435455] = 1.0\nend\n",
+		  "index 1 of A may be 0 to 8, and there are 8 (0 to 7); max and min" },
+		{ "for i 4\nfor j 2\nA[i * 2 + j] = B[i * 4 + j * 2, j]\nend\nend\n",
+		  "index 1 of B is 4, and there are 4" },
+		{ "for i 8\nA[i] = select(0 < i, A[i - 1], 0.0)\nend\n", NULL },
+		{ "for i 8\nA[i] = select(0 < i, A[i - 2], 0.0)\nend\n", "index 1 of A is -1" },
+		{ "for i 7\nA[i / 2 * 2 + i % 2] = 1.0\nend\n", NULL },
+		{ "for i 2147483648\nfor j 8\nA[j] = select(j < 7, A[j + 1], 0.0)\nend\nend\n", NULL },
+		{ "for i 8\nA[i] = 4 / i\nend\n", "a whole number is divided by 0" },
+		{ "for i 8\nA[i] = 4 % (i - 3)\nend\n", "a whole number is divided by 0" },
+		{ "for i 8\nA[i] = select(i == 0, 1, 4 / i)\nend\n", NULL },
+		{ "for i 8\nA[i] = 4.0 / i\nend\n", NULL },
+		{ "for i 8\nA[i * 4000000000000000 * 4000000000000000 % 8] = 1.0\nend\n",
+		  "an index is beyond all numbers" },
+		{ "for i 8\nA[i] = B[0, 2]\nend\n", "index 2 of B is 2, and there are 2" },
+		{ "alloc t float32 4\nfor i 4\nt[i] = A[i + 4]\nend\nA[0] = t[4]\nend\n",
+		  "index 1 of t is 4, and there are 4" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(cases); i++) {
+		struct pl_tprog p = { .name = NULL };
+		struct pl_err err = { 0 };
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			 HEAD "program a\nbuffer B float32 4 2\nbuffer A float32 8\n%s",
+			 cases[i].lines);
+		if (ok(read_text(text, &p, &err) == 1, "a program %s", err.msg))
+			ok(cases[i].says ? pl_tprog_check(&p, &err) == PL_EDATA &&
+						   strstr(err.msg, cases[i].says) &&
+						   strstr(err.msg, "which line 2 begins")
+					 : pl_tprog_check(&p, &err) == 0,
+			   "%s: %s", cases[i].says ? cases[i].says : "inside", err.msg);
+		pl_tprog_fini(&p);
+	}
+}
+
 /* ---- generated programs ---------------------------------------------------------------------- */
 
 static const char tasks_text[] = "paceline-tasks 1\n"
@@ -435,7 +484,8 @@ static void test_schedules(const struct pl_tprog_task *t)
 	for (seed = 1; seed <= CASES(60) && !err.code; seed++) {
 		struct pl_tprog q = { .name = NULL };
 
-		if (make(t, seed, &q, &err) == 1 && pl_tprog_run(&q, d->buffer, &err) == 0)
+		if (make(t, seed, &q, &err) == 1 && pl_tprog_check(&q, &err) == 0 &&
+		    pl_tprog_run(&q, d->buffer, &err) == 0)
 			for (int64_t i = 0; i < p.buffer[out].n; i++)
 				worst = fmax(worst, fabs(d->v[out][i] - right->v[out][i]));
 		differ += q.n_nodes != p.n_nodes;
@@ -619,6 +669,7 @@ int main(void)
 	test_nested();
 	test_storage();
 	test_run();
+	test_bounds();
 	test_tasks();
 	test_leaves();
 	test_contended();
