@@ -25,6 +25,7 @@
 
 #define UNIT	  16	   /* programs of one source */
 #define GROUP	  256	   /* programs of a file that are compiled together */
+#define PATH_MOST 1024	   /* bytes, of files in the folder for sources */
 #define FILE_MOST ((size_t)1 << 30) /* bytes: no reader of programs takes more */
 #define PROGRAMS  100	   /* of an operation, unless --programs says otherwise */
 #define RUNS	  15	   /* of a program at most, */
@@ -46,7 +47,7 @@ typedef void program(float *const *buffer);
 typedef float yardstick(void);
 
 struct unit { /* a source, and the shared object that is made of it */
-	char source[256], object[256];
+	char source[PATH_MOST], object[PATH_MOST];
 	pid_t compiler;
 	void *library;
 };
@@ -55,7 +56,7 @@ struct bench {
 	struct pl_err *err;
 	struct pl_tprog_tasks tasks;
 	const struct pl_tprog_task *task; /* NULL: programs come from a file */
-	char folder[128];
+	char folder[PATH_MOST - 64];
 	struct pl_tprog *program; /* [n]; the first one's result is right */
 	size_t n, cap;
 	struct unit *unit;
@@ -159,7 +160,7 @@ static int start_compiler(struct bench *b, struct unit *u)
 				     u->object,
 				     u->source,
 				     "-lm" };
-	char text[PL_LEN(word)][256], *argv[PL_LEN(word) + 1] = { NULL };
+	char text[PL_LEN(word)][PATH_MOST], *argv[PL_LEN(word) + 1] = { NULL };
 	int status;
 
 	for (size_t i = 0; i < PL_LEN(word); i++) {
@@ -648,7 +649,7 @@ static bool has_programs(struct pl_in *in, struct pl_err *err)
 int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *err)
 {
 	struct bench b = { .w = w, .err = err, .state = (uint64_t)w->c->c.seed };
-	const char *tmp = getenv("TMPDIR");
+	const char *set = getenv("TMPDIR"), *tmp = set && *set ? set : "/tmp";
 	struct pl_in *in = pl_in_open_any(w->c->measure, err);
 	struct pl_writer to;
 	bool known; /* programs, not operations */
@@ -656,7 +657,11 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 
 	pl_write_init(&to, out, 0);
 	PL_TRY(rc);
-	snprintf(b.folder, sizeof(b.folder), "%.100s/paceline-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	if (snprintf(b.folder, sizeof(b.folder), "%s/paceline-XXXXXX", tmp) >= (int)sizeof(b.folder)) {
+		b.folder[0] = '\0';
+		PL_TRY(pl_fail(err, PL_EUSAGE, "TMPDIR has %zu bytes: it is too long",
+			       strlen(tmp)));
+	}
 	if (!mkdtemp(b.folder)) {
 		rc = pl_fail_sys(err, "%s", b.folder);
 		b.folder[0] = '\0';

@@ -39,6 +39,13 @@ check "... and a time on the device" awk '$1 == "measured" { n++; split($4, l, "
 	END { exit n != 42 }' small.tprog
 check "... that differ" sh -c 'test "$(grep -vE "^(program|measured)" small.tprog | sort -u | wc -l)" -gt 80'
 check "no file stays" test -z "$(ls scratch)"
+# longer than names of files usually are
+long=$PWD/scratch/$(awk 'BEGIN { for (i = 0; i < 12; i++) printf "a-folder-of-twenty-0/" }')
+mkdir -p "$long"
+printf 'dense m=4 n=4 k=4\n' >one.tasks
+status 0 "a long TMPDIR" env TMPDIR="$long" "$BIN/predict" --measure one.tasks --programs 1
+check "... no file stays there, either" test -z "$(ls "$long")"
+rm -r scratch/a-folder-of-twenty-0
 sed 's/model=small/model=other/' small.tprog >other.tprog
 status 0 "programs of a model that was not seen" "$BIN/predict" --cross model --schema=tprog -O csv small.tprog other.tprog
 check "... has a prediction each" awk -F , '$1 == "all" && $3 == 84 && $4 > 0 { found = 1 } END { exit !found }' "$TMP/out"
