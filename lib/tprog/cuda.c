@@ -511,6 +511,16 @@ static void put_launch(const struct cuda *k, size_t number, int depth)
 	pl_write_text(k->w, ");\n");
 }
 
+/* Has the host an array? Another program of the source may have one of the same name. */
+static bool has_host_array(const struct cuda *k)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < k->p->n_nodes; i++)
+		found |= k->p->node[i].kind == PL_TPROG_ALLOC && is_host(k, i);
+	return found;
+}
+
 static size_t put_host(const struct cuda *k, uint32_t from, uint32_t end, size_t number, int depth)
 {
 	for (uint32_t i = from; i < end; i = k->p->node[i].end) {
@@ -559,6 +569,7 @@ int pl_tprog_write_cuda(const struct pl_tprog *p, const char *name, struct pl_wr
 			struct pl_err *err)
 {
 	struct cuda k = { .p = p, .name = name, .w = w, .err = err };
+	bool apart;
 	int rc;
 
 	if (!pl_tprog_is_cuda(p))
@@ -568,11 +579,16 @@ int pl_tprog_write_cuda(const struct pl_tprog *p, const char *name, struct pl_wr
 			"threads",
 			p->name, p->line);
 	PL_TRY(begin(&k));
+	apart = has_host_array(&k);
+	if (apart)
+		pl_write_format(w, "namespace %s_parts {\n", name);
 	PL_TRY(put_kernels(&k, 0, (uint32_t)p->n_nodes));
 	pl_write_format(w, "extern \"C\" int %s(float *const *buffer, cudaStream_t stream)\n{\n",
 			name);
 	put_host(&k, 0, (uint32_t)p->n_nodes, 0, 1);
 	pl_write_text(w, "  return (int)cudaGetLastError();\n}\n");
+	if (apart)
+		pl_write_text(w, "}\n");
 out:
 	pl_free(k.bound);
 	pl_free(k.threads);

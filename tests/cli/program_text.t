@@ -157,6 +157,11 @@ if [ -n "$GEN" ] && [ -x "$GEN/tprogrun" ] && ! sanitized any; then
 else
 	skip "the C source is compiled" "a sanitizer, or no helper"
 fi
+# two programs whose arrays of the host have the same name
+awk '/^program mixed/ { exit } { print }' more.tprog >host.tprog
+{ cat host.tprog; sed '1d; s/host.loops/host.again/; s/exp(/tanh(/' host.tprog; } >twice.tprog
+status 0 "arrays of the host" "$BIN/predict" -O cuda twice.tprog -o twice.cu
+check "... are apart for each program" test "$(grep -c '^namespace p[01]_parts {' twice.cu)" = 2
 # max and min in one another, whose operands would double the source with each level
 {
 	printf 'paceline-tprog 1\nprogram nested\nbuffer A float32 8\nbuffer C float32 8\nfor i 8 block.x\n  C[i] = '
@@ -189,6 +194,8 @@ else
 	status 0 "... and compute what the programs do, in any order" "$GEN/tprogrun" all.tprog ./emulated.so 0 1 2 3 4 5
 	status 0 "max and min in one another are compiled" on_emulated nested.cu nest
 	status 0 "... and compute what the program does" "$GEN/tprogrun" nested.tprog ./nest.so 0
+	status 0 "two programs with arrays of the host are compiled" on_emulated twice.cu twice
+	status 0 "... and compute what they say" "$GEN/tprogrun" twice.tprog ./twice.so 0 1
 	grep -v '__syncthreads' all.cu >wild.cu
 	status 0 "the same without barriers" on_emulated wild.cu wild
 	status "134 1" "... does not" "$GEN/tprogrun" all.tprog ./wild.so 0
@@ -196,7 +203,7 @@ else
 fi
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [ -x "$nvcc" ]; then
-	"$BIN/predict" -O cuda gpu.tprog more.tprog nested.tprog -o every.cu
+	"$BIN/predict" -O cuda gpu.tprog more.tprog nested.tprog twice.tprog -o every.cu
 	status 0 "nvcc compiles the kernels" "$nvcc" -ptx -o every.ptx every.cu
 else
 	skip "nvcc compiles the kernels" "there is none"
