@@ -552,11 +552,12 @@ struct lesson {
 	uint64_t seed;
 };
 
-/* Half of each batch was measured; of the other half only the latent vectors count. */
+/* Half of each batch was measured; of the other half only the latent vectors count. A batch of one
+ * has no other half. */
 static int learn_on(struct pl_tprog_network *t, const struct lesson *l, struct pl_err *err)
 {
-	size_t half = (size_t)pl_max_i64(t->settings.batch / 2, 1);
-	size_t more = t->pull > 0 ? half : 0;
+	size_t batch = (size_t)t->settings.batch, half = (batch + 1) / 2;
+	size_t more = t->pull > 0 ? batch / 2 : 0;
 	struct pl_optim_opts oo = optim_opts(t->settings.rate * SLOWER, ROUNDS / 10, ROUNDS);
 	struct sequence measured = { .n = 0 }, any = { .n = 0 };
 	struct pl_optim *optim = NULL;

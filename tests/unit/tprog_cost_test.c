@@ -470,12 +470,35 @@ out:
 	pl_tprog_set_fini(&s);
 }
 
+/* A batch of one program has no room for one without a time. */
+static void test_batch_of_one(void)
+{
+	struct pl_tprog_settings one = small;
+	const struct pl_tprog_fit_opts o = { .learner = PL_TPROG_NET,
+					     .settings = &one,
+					     .share = 0.02,
+					     .threads = 1,
+					     .seed = 1 };
+	const struct pl_tprog_adapt_opts adapt = { .discrepancy = 1 };
+	struct pl_tprog_set s = { .n = 0 };
+	struct pl_tprog_model *m = NULL;
+	struct pl_err err = { 0 };
+
+	one.batch = 1;
+	ok(fill(&s, 1, 4, "box", 1, &err) == 0 && pl_tprog_fit(&s, &o, &m, &err) == 0,
+	   "a network learns from one program at a time %s", err.msg);
+	ok(m && pl_tprog_adapt(m, &s, &adapt, &err) == 0, "... and is adapted so %s", err.msg);
+	pl_tprog_model_free(m);
+	pl_tprog_set_fini(&s);
+}
+
 int main(void)
 {
 	ALONE(test_models());
 	ALONE(test_adapted_intervals());
 	ALONE(test_few_networks());
 	test_tune();
+	test_batch_of_one();
 	ALONE(test_cross());
 	ALONE(test_choose());
 	return done_testing();
