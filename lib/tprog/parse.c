@@ -499,6 +499,9 @@ static void parse_for(struct pl_tprog_reader *r)
 			x.bind = (uint8_t)b;
 			break;
 		}
+	if (x.reduce && x.bind == PL_TPROG_PARALLEL)
+		bad(r, "a loop that sums up is not parallel: threads would change a number at the "
+		       "same time");
 	open_node(r, &x);
 }
 

@@ -149,6 +149,7 @@ static void test_errors(void)
 		  "parameters stand before the first loop" },
 		{ HEAD "program a\nfor i 0\n", "the number of iterations" },
 		{ HEAD "program a\nfor i 2 fast\n", "nothing more should be here" },
+		{ HEAD "program a\nfor i 2 reduce parallel\n", "a loop that sums up is not parallel" },
 		{ HEAD "program a\nend\n", "no loop is open here" },
 		{ HEAD "program a\nbuffer A float32 2\nfor i 2\nA[i] = 1.0\n", "has no \"end\"" },
 		{ HEAD "program a\nfor i 2\nA[i] = 1.0\nend\n", "no statement or buffer \"A\"" },
