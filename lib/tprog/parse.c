@@ -296,19 +296,25 @@ static uint32_t take_call(struct pl_tprog_reader *r, unsigned op)
 	return add_expr(r, &e, arg);
 }
 
+/* Is this the word at s? */
+static bool is_named(const char *name, const char *s, size_t n)
+{
+	return !strncmp(name, s, n) && !name[n];
+}
+
 static uint32_t find_buffer(const struct pl_tprog_reader *r, const char *s, size_t n)
 {
 	const struct pl_tprog *p = r->p;
 
-	for (size_t i = p->n_buffers; i-- > 0;) { /* the innermost one */
-		const struct pl_tprog_buffer *b = &p->buffer[i];
-		bool seen = b->node == PL_NONE;
+	for (int d = r->depth; d-- > 0;) { /* the innermost one */
+		const struct pl_tprog_node *x = &p->node[r->open[d]];
 
-		for (int d = 0; d < r->depth; d++)
-			seen |= r->open[d] == b->node;
-		if (seen && strlen(b->name) == n && !memcmp(b->name, s, n))
-			return (uint32_t)i;
+		if (x->kind == PL_TPROG_ALLOC && is_named(p->buffer[x->buffer].name, s, n))
+			return x->buffer;
 	}
+	for (size_t i = p->n_buffers; i-- > 0;)
+		if (p->buffer[i].node == PL_NONE && is_named(p->buffer[i].name, s, n))
+			return (uint32_t)i;
 	return PL_NONE;
 }
 
@@ -357,7 +363,7 @@ static uint32_t take_name_value(struct pl_tprog_reader *r)
 	for (int d = r->depth; d-- > 0;) {
 		const struct pl_tprog_node *x = &r->p->node[r->open[d]];
 
-		if (x->kind != PL_TPROG_FOR || strlen(x->name) != n || memcmp(x->name, s, n) != 0)
+		if (x->kind != PL_TPROG_FOR || !is_named(x->name, s, n))
 			continue;
 		e = (struct pl_tprog_expr){ .op = PL_TPROG_LOOP,
 					    .integer = true,
