@@ -63,10 +63,10 @@ static enum pl_tprog_learner learner_of(const struct config *c)
 	return v[c->learner];
 }
 
-/* As programs have them: letters, digits, "_" and ".", no digit first. */
+/* As programs have them: letters, digits, "_" and "."; no digit first, or behind a first point. */
 bool is_program_name(const char *s)
 {
-	bool good = *s && !isdigit((unsigned char)*s);
+	bool good = *s && !isdigit((unsigned char)s[*s == '.']);
 
 	for (; *s; s++)
 		good &= isalnum((unsigned char)*s) || *s == '_' || *s == '.';

@@ -151,6 +151,12 @@ static bool next_line(struct pl_tprog_reader *r)
 	return true;
 }
 
+/* A name does not begin like a number. */
+static bool is_begin(const char *s)
+{
+	return isalpha((unsigned char)*s) || *s == '_' || (*s == '.' && !isdigit((unsigned char)s[1]));
+}
+
 static bool is_word(char c)
 {
 	return isalnum((unsigned char)c) || c == '_' || c == '.';
@@ -199,7 +205,7 @@ static const char *take_name(struct pl_tprog_reader *r, const char *of)
 	size_t n = peek_word(r);
 	const char *s = r->s;
 
-	if (!n || isdigit((unsigned char)*s) || n > NAME_MOST) {
+	if (!n || !is_begin(s) || n > NAME_MOST) {
 		bad(r, "the name of %s should be here, of letters, digits, _ and .", of);
 		return "";
 	}
@@ -387,7 +393,7 @@ static uint32_t parse_operand(struct pl_tprog_reader *r)
 		need(r, ")");
 		return inner;
 	}
-	if (isalpha((unsigned char)*r->s) || *r->s == '_')
+	if (is_begin(r->s))
 		return take_name_value(r);
 	e.number = peek_number(r, &end);
 	if (end == r->s || !(e.number > -1e300 && e.number < 1e300)) {
@@ -629,6 +635,9 @@ static void parse_header(struct pl_tprog_reader *r)
 	if (!r->err->code && (end == r->s || major != PL_TPROG_MAJOR))
 		bad(r, "version %ld; this program reads %d", major, PL_TPROG_MAJOR);
 	r->s = end;
+	skip_blanks(r);
+	if (*r->s)
+		bad(r, "nothing more should be here");
 }
 
 int pl_tprog_next(struct pl_tprog_reader *r, struct pl_tprog *p, struct pl_err *err)

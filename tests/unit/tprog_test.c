@@ -105,6 +105,12 @@ static void test_text(void)
 	ok(r && pl_tprog_next(r, &more, &err) == 0, "no third");
 	pl_tprog_fini(&p);
 	pl_tprog_reader_free(r);
+	ok(read_text("paceline-tprog 1 # of points\nprogram .a\nbuffer .A float32 4 2\nfor .i 4\n"
+		     ".A[.i, 0] = .5 * .A[.i, .i / 2] + .i\nend\n",
+		     &p, &err) == 1 &&
+		   pl_tprog_check(&p, &err) == 0,
+	   "names begin with a point %s", err.msg);
+	pl_tprog_fini(&p);
 }
 
 /* Times need not be whole, and may be below one. */
@@ -136,6 +142,8 @@ static void test_errors(void)
 		{ "", "x: an empty file" },
 		{ "tprog 1\n", "line 1, column 1: \"paceline-tprog\" should be here" },
 		{ "paceline-tprog 2\n", "version 2; this program reads 1" },
+		{ "paceline-tprog 1.2\nprogram a\n", "line 1, column 17: nothing more" },
+		{ HEAD "program a\nfor .5 2\n", "the name of a loop" },
 		{ HEAD "for i 4\n", "line 2, column 1: \"program\" should be here" },
 		{ HEAD "program 1a\n", "the name of a program" },
 		{ HEAD "program a b\n", "line 2, column 11: nothing more" },
