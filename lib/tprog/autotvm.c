@@ -348,18 +348,21 @@ static bool take_record(struct pl_autotvm *a, const char *line, struct autotvm_r
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* "cuda -keys=cuda,gpu -model=v100" is of the device v100. */
+/* "cuda -keys=cuda,gpu -model=v100" is of the device v100. TVM writes -model=unknown for what nobody
+ * named; so that unlike GPUs are not one device, the architecture then counts. */
 static void device_of(const struct autotvm_record *r, char *out, size_t size)
 {
-	static const char *const key[] = { "-model=", "-mcpu=" };
+	static const char *const key[] = { "-model=", "-mcpu=", "-arch=" };
 	const char *s = r->target;
 	size_t n = 0;
 
 	for (size_t i = 0; i < PL_LEN(key) && !n; i++) {
 		const char *found = strstr(r->target, key[i]);
+		const char *value = found ? found + strlen(key[i]) : "";
 
-		n = found ? strcspn(found + strlen(key[i]), " ") : 0;
-		s = n ? found + strlen(key[i]) : s;
+		n = strcspn(value, " ");
+		n = n == strlen("unknown") && !memcmp(value, "unknown", n) ? 0 : n;
+		s = n ? value : s;
 	}
 	take_name(s, n ? n : strcspn(s, " "), out, size);
 	if (!*out)

@@ -20,7 +20,7 @@ struct autotvm_knob {
 	int n;			     /* 1: a single number */
 };
 struct autotvm_record {
-	char target[256], task[64];
+	char target[1024], task[64];
 	char key[32]; /* of the template, in logs of TVM 0.6; "" */
 	struct autotvm_tensor tensor[AUTOTVM_TENSORS];
 	int n_tensors;

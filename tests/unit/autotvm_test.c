@@ -124,6 +124,41 @@ static void test_line(void)
 	pl_tprog_fini(&l.p);
 }
 
+/* Which device a target names. */
+static void test_devices(void)
+{
+	static const struct {
+		const char *target, *device;
+	} cases[] = {
+		{ "cuda -model=1080ti", "_1080ti" },
+		{ "llvm -keys=cpu -mcpu=core-avx2", "core_avx2" },
+		{ "cuda -keys=cuda,gpu -arch=sm_80 -max_num_threads=1024 -model=unknown", "sm_80" },
+		{ "cuda -model=unknown -thread_warp_size=32", "cuda" },
+		{ "cuda -model=unknown2", "unknown2" },
+		{ "cuda -keys=cuda,gpu -libs=cublas,cudnn,cublaslt -max_num_threads=1024 "
+		  "-max_shared_memory_per_block=49152 -max_threads_per_block=1024 "
+		  "-registers_per_block=65536 -l2_cache_size_bytes=41943040 "
+		  "-max_function_args=4096 -thread_warp_size=32 -supports_warp_shuffle=1 "
+		  "-model=a100",
+		  "a100" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(cases); i++) {
+		static const char line[] = NOPACK(GOOD);
+		static const char usual[] = "llvm -keys=cpu -mcpu=core-avx2";
+		const char *rest = strstr(line, usual) + strlen(usual);
+		struct log l;
+		char text[2048];
+
+		snprintf(text, sizeof(text), "{\"input\": [\"%s%s", cases[i].target, rest);
+		read_log(text, &(struct pl_autotvm_opts){ .strict = true }, &l);
+		ok(!l.err.code && l.p.n_measured == 1, "a target %s", l.err.msg);
+		is_str(l.p.n_measured ? l.p.measured[0].device : "", cases[i].device,
+		       "... and its device");
+		pl_tprog_fini(&l.p);
+	}
+}
+
 static void test_left_out(void)
 {
 	static const struct {
@@ -463,6 +498,7 @@ static void test_old(void)
 int main(void)
 {
 	test_line();
+	test_devices();
 	test_left_out();
 	for (size_t i = 0; i < PL_LEN(templates); i++)
 		test_products(&templates[i]);
