@@ -23,16 +23,16 @@
 #include "program.h"
 #include "tprog/tprog.h"
 
-#define UNIT	  16	   /* programs of one source */
-#define GROUP	  256	   /* programs of a file that are compiled together */
-#define PATH_MOST 1024	   /* bytes, of files in the folder for sources */
+#define UNIT	  16		    /* programs of one source */
+#define GROUP	  256		    /* programs of a file that are compiled together */
+#define PATH_MOST 1024		    /* bytes, of files in the folder for sources */
 #define FILE_MOST ((size_t)1 << 30) /* bytes: no reader of programs takes more */
-#define PROGRAMS  100	   /* of an operation, unless --programs says otherwise */
-#define RUNS	  15	   /* of a program at most, */
-#define LEAST	  3	   /* and at least, */
-#define ENOUGH	  30000000 /* ns: unless they took so long together */
-#define DISTURBED 1.25	   /* the median by the least time: measured again, */
-#define AGAIN	  2	   /* so often at most */
+#define PROGRAMS  100		    /* of an operation, unless --programs says otherwise */
+#define RUNS	  15		    /* of a program at most, */
+#define LEAST	  3		    /* and at least, */
+#define ENOUGH	  30000000	    /* ns: unless they took so long together */
+#define DISTURBED 1.25		    /* the median by the least time: measured again, */
+#define AGAIN	  2		    /* so often at most */
 #define SLOW	  1.08	   /* the yardstick by its least time: the machine is slower than before */
 #define FORGET	  1.0005   /* by which the least time grows each time: clocks may stay lower */
 #define WAITED	  0.25	   /* of all time, at most, for a machine that is slow */
@@ -565,9 +565,8 @@ static int check_program(const struct pl_tprog *p, struct pl_err *err)
 			       "processors only; \"predict -O cuda\" writes its source",
 			       p->name, p->line);
 	if (!p->n_buffers || p->buffer[0].node != PL_NONE)
-		return pl_fail(err, PL_EDATA,
-			       "program %s, which line %u begins, has no parameters", p->name,
-			       p->line);
+		return pl_fail(err, PL_EDATA, "program %s, which line %u begins, has no parameters",
+			       p->name, p->line);
 	return pl_tprog_check(p, err);
 }
 
@@ -657,7 +656,8 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 
 	pl_write_init(&to, out, 0);
 	PL_TRY(rc);
-	if (snprintf(b.folder, sizeof(b.folder), "%s/paceline-XXXXXX", tmp) >= (int)sizeof(b.folder)) {
+	if (snprintf(b.folder, sizeof(b.folder), "%s/paceline-XXXXXX", tmp) >=
+	    (int)sizeof(b.folder)) {
 		b.folder[0] = '\0';
 		PL_TRY(pl_fail(err, PL_EUSAGE, "TMPDIR has %zu bytes: it is too long",
 			       strlen(tmp)));

@@ -348,8 +348,8 @@ static bool take_record(struct pl_autotvm *a, const char *line, struct autotvm_r
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* "cuda -keys=cuda,gpu -model=v100" is of the device v100. TVM writes -model=unknown for what nobody
- * named; so that unlike GPUs are not one device, the architecture then counts. */
+/* "cuda -keys=cuda,gpu -model=v100" is of the device v100. TVM writes -model=unknown for what
+ * nobody named; so that unlike GPUs are not one device, the architecture then counts. */
 static void device_of(const struct autotvm_record *r, char *out, size_t size)
 {
 	static const char *const key[] = { "-model=", "-mcpu=", "-arch=" };

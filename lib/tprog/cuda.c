@@ -569,7 +569,7 @@ int pl_tprog_write_cuda(const struct pl_tprog *p, const char *name, struct pl_wr
 			struct pl_err *err)
 {
 	struct cuda k = { .p = p, .name = name, .w = w, .err = err };
-	bool apart;
+	bool scoped;
 	int rc;
 
 	if (!pl_tprog_is_cuda(p))
@@ -579,15 +579,15 @@ int pl_tprog_write_cuda(const struct pl_tprog *p, const char *name, struct pl_wr
 			"threads",
 			p->name, p->line);
 	PL_TRY(begin(&k));
-	apart = has_host_array(&k);
-	if (apart)
+	scoped = has_host_array(&k);
+	if (scoped)
 		pl_write_format(w, "namespace %s_parts {\n", name);
 	PL_TRY(put_kernels(&k, 0, (uint32_t)p->n_nodes));
 	pl_write_format(w, "extern \"C\" int %s(float *const *buffer, cudaStream_t stream)\n{\n",
 			name);
 	put_host(&k, 0, (uint32_t)p->n_nodes, 0, 1);
 	pl_write_text(w, "  return (int)cudaGetLastError();\n}\n");
-	if (apart)
+	if (scoped)
 		pl_write_text(w, "}\n");
 out:
 	pl_free(k.bound);

@@ -154,7 +154,8 @@ static bool next_line(struct pl_tprog_reader *r)
 /* A name does not begin like a number. */
 static bool is_begin(const char *s)
 {
-	return isalpha((unsigned char)*s) || *s == '_' || (*s == '.' && !isdigit((unsigned char)s[1]));
+	return isalpha((unsigned char)*s) || *s == '_' ||
+	       (*s == '.' && !isdigit((unsigned char)s[1]));
 }
 
 static bool is_word(char c)

@@ -145,8 +145,8 @@ int pl_tprog_write_cuda(const struct pl_tprog *p, const char *name, struct pl_wr
  */
 int pl_tprog_run(const struct pl_tprog *p, float *const *buffer, struct pl_err *err) PL_MUST;
 /*
- * PL_EDATA: an index may be outside of its buffer, or a whole number divided by 0. Compiled programs do
- * not look (bounds.c).
+ * PL_EDATA: an index may be outside of its buffer, or a whole number divided by 0. Compiled
+ * programs do not look (bounds.c).
  */
 int pl_tprog_check(const struct pl_tprog *p, struct pl_err *err) PL_MUST;
 

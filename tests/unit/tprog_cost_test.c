@@ -474,11 +474,9 @@ out:
 static void test_batch_of_one(void)
 {
 	struct pl_tprog_settings one = small;
-	const struct pl_tprog_fit_opts o = { .learner = PL_TPROG_NET,
-					     .settings = &one,
-					     .share = 0.02,
-					     .threads = 1,
-					     .seed = 1 };
+	const struct pl_tprog_fit_opts o = {
+		.learner = PL_TPROG_NET, .settings = &one, .share = 0.02, .threads = 1, .seed = 1
+	};
 	const struct pl_tprog_adapt_opts adapt = { .discrepancy = 1 };
 	struct pl_tprog_set s = { .n = 0 };
 	struct pl_tprog_model *m = NULL;

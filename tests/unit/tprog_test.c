@@ -116,12 +116,13 @@ static void test_text(void)
 /* Times need not be whole, and may be below one. */
 static void test_times(void)
 {
-	static const char times[] = HEAD "program a\n"
-					 "buffer A float32 2\n"
-					 "A[0] = 1.0\n"
-					 "measured gpu 0.4 least=0.25 runs=3\n"
-					 "measured this 123456789.015625 least=0.1 runs=1\n"
-					 "measured old 999999999999999 least=100000000000000 runs=2\n";
+	static const char times[] =
+		HEAD "program a\n"
+		     "buffer A float32 2\n"
+		     "A[0] = 1.0\n"
+		     "measured gpu 0.4 least=0.25 runs=3\n"
+		     "measured this 123456789.015625 least=0.1 runs=1\n"
+		     "measured old 999999999999999 least=100000000000000 runs=2\n";
 	struct pl_tprog p = { .name = NULL };
 	struct pl_err err = { 0 };
 	char *text;
@@ -157,7 +158,8 @@ static void test_errors(void)
 		  "parameters stand before the first loop" },
 		{ HEAD "program a\nfor i 0\n", "the number of iterations" },
 		{ HEAD "program a\nfor i 2 fast\n", "nothing more should be here" },
-		{ HEAD "program a\nfor i 2 reduce parallel\n", "a loop that sums up is not parallel" },
+		{ HEAD "program a\nfor i 2 reduce parallel\n",
+		  "a loop that sums up is not parallel" },
 		{ HEAD "program a\nend\n", "no loop is open here" },
 		{ HEAD "program a\nbuffer A float32 2\nfor i 2\nA[i] = 1.0\n", "has no \"end\"" },
 		{ HEAD "program a\nfor i 2\nA[i] = 1.0\nend\n", "no statement or buffer \"A\"" },
@@ -298,13 +300,15 @@ static void test_storage(void)
 					"    end\n"
 					"  end\n"
 					"end\n";
-	static const char *const has[] = { "{ static float b_fixed_1[16385] ",
-					   "{ float *restrict b_large_2 = aligned_alloc(64, 1048640);",
-					   "{ float b_most_3[262143] ",
-					   "{ float b_one_4[1] ",
-					   "{ float *restrict b_more_5 = aligned_alloc(64, 64);",
-					   "free(b_more_5);\n            }\n          }\n        }\n",
-					   "free(b_large_2);\n" };
+	static const char *const has[] = {
+		"{ static float b_fixed_1[16385] ",
+		"{ float *restrict b_large_2 = aligned_alloc(64, 1048640);",
+		"{ float b_most_3[262143] ",
+		"{ float b_one_4[1] ",
+		"{ float *restrict b_more_5 = aligned_alloc(64, 64);",
+		"free(b_more_5);\n            }\n          }\n        }\n",
+		"free(b_large_2);\n"
+	};
 	struct pl_tprog p = { .name = NULL };
 	struct pl_err err = { 0 };
 	struct pl_buf b = { 0 };
@@ -404,7 +408,8 @@ static void test_bounds(void)
 		{ "for i 8\nA[i] = select(0 < i, A[i - 1], 0.0)\nend\n", NULL },
 		{ "for i 8\nA[i] = select(0 < i, A[i - 2], 0.0)\nend\n", "index 1 of A is -1" },
 		{ "for i 7\nA[i / 2 * 2 + i % 2] = 1.0\nend\n", NULL },
-		{ "for i 2147483648\nfor j 8\nA[j] = select(j < 7, A[j + 1], 0.0)\nend\nend\n", NULL },
+		{ "for i 2147483648\nfor j 8\nA[j] = select(j < 7, A[j + 1], 0.0)\nend\nend\n",
+		  NULL },
 		{ "for i 8\nA[i] = 4 / i\nend\n", "a whole number is divided by 0" },
 		{ "for i 8\nA[i] = 4 % (i - 3)\nend\n", "a whole number is divided by 0" },
 		{ "for i 8\nA[i] = select(i == 0, 1, 4 / i)\nend\n", NULL },
