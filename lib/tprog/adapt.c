@@ -125,9 +125,9 @@ static void find_offsets(struct adaptation *a, unsigned without)
 static int find_trees(const struct adaptation *a, unsigned without, struct pl_boost *trees,
 		      struct pl_err *err)
 {
-	const struct pl_boost_opts few = { .rounds = 150,
-					   .leaves = 6,
-					   .rate = 0.06,
+	const struct pl_boost_opts few = { .rounds = (uint32_t)pl_min_size(800, 3 * a->s->n),
+					   .leaves = 16,
+					   .rate = 0.05,
 					   .least = 6,
 					   .samples = 0.8,
 					   .features = 0.3,

@@ -219,13 +219,13 @@ static double across(const struct pl_tprog_nest *f, int vector)
 
 	for (size_t i = 0; i < f->n_accesses && vector >= 0; i++) {
 		const struct pl_tprog_access *a = &f->access[i];
-		bool apart = false;
+		bool unaligned = false;
 
 		if (pl_tprog_moves(f, a, vector) != 1)
 			continue;
 		for (int l = 0; l < f->n; l++)
-			apart |= l != vector && fmod(pl_tprog_moves(f, a, l), VECTOR) != 0;
-		if (apart)
+			unaligned |= l != vector && fmod(pl_tprog_moves(f, a, l), VECTOR) != 0;
+		if (unaligned)
 			sum += f->inner[0] * in_vectors(f, vector);
 	}
 	return sum;
@@ -351,7 +351,7 @@ static double cycles(const struct needs *n, const double *into)
 void pl_tprog_put_own(const struct pl_tprog_nest *f, float *x)
 {
 	double chain = 1, each = 1, threads = 0, begins = 0, n = f->inner[0];
-	double into[PL_LEN(caches)], apart;
+	double into[PL_LEN(caches)], between;
 	struct needs need;
 	int v = vector_loop(f), l = f->n, parallel = -1;
 	bool kept;
@@ -373,11 +373,11 @@ void pl_tprog_put_own(const struct pl_tprog_nest *f, float *x)
 			begins = f->inner[0] / f->inner[l];
 			each = ceil(threads / THREADS) / threads;
 		}
-	apart = independent(f, v, &kept);
+	between = independent(f, v, &kept);
 	need = (struct needs){ .moves = memory(f, true, true, v) * each,
 			       .computes = computing(f) * in_vectors(f, v) * each,
 			       .turns = turns(f, v) * each,
-			       .waits = n * in_vectors(f, v) * each * (kept ? 4 : 10) / apart,
+			       .waits = n * in_vectors(f, v) * each * (kept ? 4 : 10) / between,
 			       .contended = contended(f, parallel) * each,
 			       .across = across(f, v) * each };
 	for (size_t i = 0; i < PL_LEN(caches); i++)
@@ -390,7 +390,7 @@ void pl_tprog_put_own(const struct pl_tprog_nest *f, float *x)
 	*x++ = pl_tprog_rate(need.waits, n);
 	*x++ = pl_tprog_rate(cycles(&need, into), n);
 	*x++ = (float)pl_tprog_slog(chain);
-	*x++ = (float)(isfinite(apart) ? pl_tprog_slog(apart) : -1);
+	*x++ = (float)(isfinite(between) ? pl_tprog_slog(between) : -1);
 	*x++ = (float)pl_tprog_slog(threads);
 	*x++ = (float)(each * THREADS);
 	*x++ = (float)pl_tprog_slog(begins);

@@ -13,6 +13,7 @@
 #include "tprog/network.h"
 
 #define FOLDS	 5
+#define MANY	 5000 /* programs show enough for more trees */
 #define TOGETHER 10   /* with more groups, some are left out together */
 #define ENOUGH	 100  /* errors of an operation; with fewer, those of all count */
 #define TAIL	 0.05 /* on each side of an interval */
@@ -63,7 +64,7 @@ int pl_tprog_grow(const struct pl_tprog_set *s, const size_t *use, size_t n, con
 
 static int fit_rows(struct fit *f, struct pl_err *err)
 {
-	const struct pl_boost_opts trees = { .rounds = 600,
+	const struct pl_boost_opts trees = { .rounds = f->n < MANY ? 600 : 1500,
 					     .leaves = 48,
 					     .rate = 0.07,
 					     .least = 8,

@@ -387,7 +387,7 @@ static void put_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, 
 		pl_tprog_put_buffer_name(p, x->buffer, w);
 		pl_write_text(w, ")\n");
 		pl_tprog_indent(depth + 3, w);
-		pl_write_text(w, "abort();\n");
+		pl_write_text(w, "__builtin_trap();\n");
 		return;
 	}
 	pl_write_format(w, "{ %sfloat ", storage == STATIC ? "static " : "");
