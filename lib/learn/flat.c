@@ -8,9 +8,9 @@
  * one is tried for a block of samples at once, without a jump. O(splits) for each sample, not the
  * depth.
  *
- * All numbers are bytes, so that an instruction works on 32 or 64 samples, as in RapidScorer (Ye et
- * al., KDD 2018). The rank of a value is how many thresholds of its feature are below it; it is
- * found once for each sample, and compared in place of the value. A set is one byte for each eight
+ * All numbers are bytes, so that an instruction works on 32 samples, as in RapidScorer (Ye et al.,
+ * KDD 2018). The rank of a value is how many thresholds of its feature are below it; it is found
+ * once for each sample, and compared in place of the value. A set is one byte for each eight
  * leaves, and a split excludes leaves only in the bytes where it has any. Predictions of leaves are
  * whole numbers of a step (pl_boost_round()), in three bytes, so that sums are exact in any order.
  *
@@ -32,8 +32,6 @@
 #define TOGETHER   128 /* samples of a block */
 #define FEW	   2   /* for less of them it takes longer than the walk */
 #define TREES	   257 /* whose digits fit in 16 bits when they are summed */
-int pl_boost_lanes = 64;
-
 /* Added to predictions, so that no digit is negative. */
 #define ZERO (1 << (PL_BOOST_DIGITS - 1))
 
@@ -309,7 +307,7 @@ out:
 
 /* ---- application ----------------------------------------------------------------------------- */
 
-typedef int8_t ranks[TOGETHER] __attribute__((aligned(64)));
+typedef int8_t ranks[TOGETHER] __attribute__((aligned(32)));
 #define COLUMNS (2 * PL_BOOST_FEATURES)
 
 /* Is a value of a block unknown? */
@@ -351,7 +349,7 @@ static void find_ranks(const struct pl_boost_flat *f, const float *x, size_t str
 /* Digits of the sums of at most TREES trees for a block. */
 struct digits {
 	uint16_t even[DIGITS][TOGETHER / 2], odd[DIGITS][TOGETHER / 2]; /* of samples */
-} __attribute__((aligned(64)));
+} __attribute__((aligned(32)));
 typedef void applier(const struct pl_boost_flat *f, const struct flat_tree *t, size_t n,
 		     const ranks *x, struct digits *sum);
 
@@ -499,121 +497,9 @@ WIDE static void apply_wide(const struct pl_boost_flat *f, const struct flat_tre
 			}
 	}
 }
-
-/* The same with vectors of 512 bits, whose comparisons give masks. */
-#define WIDER	  __attribute__((target("avx512f,avx512bw,popcnt")))
-#define WIDER_ALL (TOGETHER / 64) /* vectors of a block */
-
-static bool has_wider(void)
-{
-	return pl_has_avx2() && __builtin_cpu_supports("avx512f") &&
-	       __builtin_cpu_supports("avx512bw");
-}
-
-WIDER static inline __m512i wider_table(const void *p)
-{
-	return _mm512_broadcast_i32x4(_mm_loadu_si128(p));
-}
-
-WIDER static inline void exclude_wider(const struct flat_split *s, uint32_t n, int g,
-				       const ranks *x, __m512i *at)
-{
-	const __m512i four = _mm512_set1_epi8(15);
-	__m512i low = wider_table(first_leaf[2 * g]), high = wider_table(first_leaf[2 * g + 1]);
-	__m512i out[WIDER_ALL];
-
-#pragma GCC unroll 2
-	for (int k = 0; k < WIDER_ALL; k++)
-		out[k] = _mm512_setzero_si512();
-	for (const struct flat_split *end = s + n; s < end; s++) {
-		const int8_t *v = x[s->column];
-		__m512i rank = _mm512_set1_epi8(s->rank);
-		__m512i leaves = _mm512_set1_epi8((char)s->leaves);
-
-#pragma GCC unroll 2
-		for (int k = 0; k < WIDER_ALL; k++) {
-			__mmask64 right =
-				_mm512_cmpgt_epi8_mask(_mm512_load_si512(v + k * 64), rank);
-
-			out[k] = _mm512_or_si512(out[k], _mm512_maskz_mov_epi8(right, leaves));
-		}
-	}
-#pragma GCC unroll 2
-	for (int k = 0; k < WIDER_ALL; k++) {
-		__m512i a = _mm512_shuffle_epi8(low, _mm512_and_si512(out[k], four));
-		__m512i b = _mm512_shuffle_epi8(
-			high, _mm512_and_si512(_mm512_srli_epi16(out[k], 4), four));
-
-		at[k] = _mm512_min_epu8(at[k], _mm512_min_epu8(a, b));
-	}
-}
-
-WIDER static inline uint32_t wider_below(const float *run, __m512 all)
-{
-	return (uint32_t)__builtin_popcount(
-		_mm512_cmp_ps_mask(_mm512_loadu_ps(run), all, _CMP_LT_OQ));
-}
-
-WIDER static bool rank_wider(const struct flat_edges *e, const float *x, size_t stride, size_t n,
-			     int8_t *to)
-{
-	bool unknown = false;
-
-	for (size_t k = 0; k < n; k++) {
-		__m512 all = _mm512_set1_ps(x[k * stride]);
-		uint32_t run = e->n < RUN ? 0 : wider_below(e->end, all);
-
-		unknown |= isnan(x[k * stride]);
-		to[k] = as_signed(run * RUN + wider_below(e->at + run * RUN, all));
-	}
-	return unknown;
-}
-
-WIDER static inline __m512i wider_look_up(const uint8_t *digit, bool many, __m512i at)
-{
-	const __m512i to_low = _mm512_set1_epi8(0x70), to_high = _mm512_set1_epi8(16);
-
-	if (!many)
-		return _mm512_shuffle_epi8(wider_table(digit), at);
-	return _mm512_or_si512(
-		_mm512_shuffle_epi8(wider_table(digit), _mm512_add_epi8(at, to_low)),
-		_mm512_shuffle_epi8(wider_table(digit + 16), _mm512_sub_epi8(at, to_high)));
-}
-
-WIDER static inline void add_wider(uint16_t *to, __m512i v)
-{
-	_mm512_store_si512(to, _mm512_add_epi16(_mm512_load_si512(to), v));
-}
-
-WIDER static void apply_wider(const struct pl_boost_flat *f, const struct flat_tree *t, size_t n,
-			      const ranks *x, struct digits *sum)
-{
-	for (const struct flat_tree *end = t + n; t < end; t++) {
-		const struct flat_split *s = f->split + t->split;
-		__m512i at[WIDER_ALL];
-
-#pragma GCC unroll 2
-		for (int k = 0; k < WIDER_ALL; k++)
-			at[k] = _mm512_set1_epi8(NOWHERE);
-		for (int g = 0; g < t->groups; s += t->n[g++])
-			exclude_wider(s, t->n[g], g, x, at);
-		for (int i = 0; i < DIGITS; i++)
-#pragma GCC unroll 2
-			for (int k = 0; k < WIDER_ALL; k++) {
-				__m512i v = wider_look_up(t->digit[i], t->groups > 2, at[k]);
-
-				add_wider(sum->even[i] + k * 32,
-					  _mm512_and_si512(v, _mm512_set1_epi16(255)));
-				add_wider(sum->odd[i] + k * 32, _mm512_srli_epi16(v, 8));
-			}
-	}
-}
 #else
-#define apply_wide  apply_block
-#define rank_wide   rank_each
-#define apply_wider apply_block
-#define rank_wider  rank_each
-#define has_wider() false
+#define apply_wide apply_block
+#define rank_wide  rank_each
 #endif
 
 /* The predictions of a model for a block, y[0 .. n - 1]. */
@@ -644,10 +530,7 @@ static void apply_model(const struct pl_boost_flat *f, const struct flat_tree *t
 void pl_boost_apply_each(const struct pl_boost *m, size_t models, const struct pl_boost_flat *f,
 			 const float *x, size_t stride, size_t n, double *y)
 {
-	int has = has_wider() ? 64 : pl_has_avx2() ? 32 : 1;
-	int lanes = has < pl_boost_lanes ? has : pl_boost_lanes;
-	ranker *rank = lanes == 64 ? rank_wider : lanes == 32 ? rank_wide : rank_each;
-	applier *apply = lanes == 64 ? apply_wider : lanes == 32 ? apply_wide : apply_block;
+	bool wide = pl_has_avx2();
 	ranks block[COLUMNS];
 
 	if (f)
@@ -658,12 +541,14 @@ void pl_boost_apply_each(const struct pl_boost *m, size_t models, const struct p
 		bool flat = f && some >= FEW;
 
 		if (flat)
-			find_ranks(f, x + i * stride, stride, some, rank, block);
+			find_ranks(f, x + i * stride, stride, some, wide ? rank_wide : rank_each,
+				   block);
 		for (size_t k = 0; k < models; k++) {
 			double *to = y + k * n + i;
 
 			if (flat)
-				apply_model(f, t, &m[k], block, apply, some, to);
+				apply_model(f, t, &m[k], block, wide ? apply_wide : apply_block,
+					    some, to);
 			else
 				for (size_t j = 0; j < some; j++)
 					to[j] = pl_boost_apply(&m[k], x + (i + j) * stride);

@@ -6,10 +6,6 @@
 
 #define PL_BOOST_DIGITS 24 /* bits of a prediction, with the sign */
 
-/* Samples that an instruction works on at most: 64, 32 or 1. Fewer where the processor has no such
- * instructions. Tests set it. */
-extern int pl_boost_lanes;
-
 /* Sets m->step, and rounds predictions of leaves to it. Nodes of m are valid. */
 void pl_boost_round(struct pl_boost *m);
 

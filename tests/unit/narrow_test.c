@@ -15,7 +15,6 @@
 #define pl_boost_flat_free  narrow_flat_free
 #define pl_boost_apply_each narrow_apply_each
 #define pl_boost_apply_many narrow_apply_many
-#define pl_boost_lanes	    narrow_lanes
 #define pl_feature_logs	    narrow_logs
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #include "kernel/logs.c"
