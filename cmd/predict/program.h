@@ -104,7 +104,6 @@ int use_programs(struct work *w, int argc, struct pl_out *out, struct pl_err *er
 bool is_of_text(const struct config *c); /* does c say that? */
 int check_text(const struct config *c, struct pl_err *err) PL_MUST;
 int write_text(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
-bool is_program_name(const char *s); /* program_models.c: may programs have it? */
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

@@ -1,5 +1,4 @@
 /* Cost models of tensor programs: trained, adapted, applied, compared (--schema=tprog). */
-#include <ctype.h>
 #include <math.h>
 
 #include "core/progress.h"
@@ -63,16 +62,6 @@ static enum pl_tprog_learner learner_of(const struct config *c)
 	return v[c->learner];
 }
 
-/* As programs have them: letters, digits, "_" and "."; no digit first, or behind a first point. */
-bool is_program_name(const char *s)
-{
-	bool good = *s && !isdigit((unsigned char)s[*s == '.']);
-
-	for (; *s; s++)
-		good &= isalnum((unsigned char)*s) || *s == '_' || *s == '.';
-	return good;
-}
-
 /* Options of the network. */
 static int check_network(const struct config *c, struct pl_err *err)
 {
@@ -99,7 +88,7 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 	bool verb = c->train || c->cross || c->model || c->measure || c->adapt.n || c->eval ||
 		    c->explain;
 
-	if (c->measure && c->device.n && !is_program_name(c->device.v[0]))
+	if (c->measure && c->device.n && !pl_tprog_is_name(c->device.v[0]))
 		return pl_fail(
 			err, PL_EUSAGE,
 			"--device=%s: the name of a machine has letters, digits, _ and ., and "

@@ -36,7 +36,7 @@ int check_text(const struct config *c, struct pl_err *err)
 		return pl_fail(err, PL_EUSAGE, "--device=%s: %s", c->device.v[c->device.n - 1],
 			       c->import ? "the logs are of one device"
 					 : "a source is the same for all devices");
-	if (c->import && c->device.n && !is_program_name(c->device.v[0]))
+	if (c->import && c->device.n && !pl_tprog_is_name(c->device.v[0]))
 		return pl_fail(
 			err, PL_EUSAGE,
 			"--device=%s: the name of a machine has letters, digits, _ and ., and "
@@ -149,8 +149,10 @@ static int write_sources(const struct work *w, struct pl_writer *to, struct pl_e
 {
 	size_t number = 0;
 
-	pl_write_text(to, w->c->to == OUT_C ? "#include <math.h>\n#include <stdlib.h>\n"
-					    : "#include <cuda_runtime.h>\n");
+	if (w->c->to == OUT_C)
+		pl_tprog_write_c_header(to);
+	else
+		pl_write_text(to, "#include <cuda_runtime.h>\n");
 	for (int i = 0; i < w->argc; i++)
 		PL_CHECK(write_file(w, w->argv[i], to, &number, err));
 	return 0;

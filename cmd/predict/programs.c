@@ -132,7 +132,7 @@ static int write_source(struct bench *b, struct unit *u, size_t first, size_t n)
 	if (!out)
 		return b->err->code;
 	pl_write_init(&w, out, 0);
-	pl_write_text(&w, "#include <math.h>\n#include <stdlib.h>\n");
+	pl_tprog_write_c_header(&w);
 	for (size_t i = first; i < first + n; i++) {
 		char name[32];
 

@@ -231,6 +231,16 @@ static double across(const struct pl_tprog_nest *f, int vector)
 	return sum;
 }
 
+/* The loops from here on do not change the place: its number stays in a register over them. */
+static int moved_at(const struct pl_tprog_nest *f, const struct pl_tprog_access *a)
+{
+	int l = f->n;
+
+	while (l > 0 && !(pl_tprog_moves(f, a, l - 1) > 0))
+		l--;
+	return l;
+}
+
 /* Reads or writes, where numbers stay in registers over the innermost loops. `vector`: one for a
  * vector whose numbers are neighbours, or all the same. */
 static double memory(const struct pl_tprog_nest *f, bool reads, bool writes, int vector)
@@ -239,12 +249,10 @@ static double memory(const struct pl_tprog_nest *f, bool reads, bool writes, int
 
 	for (size_t i = 0; i < f->n_accesses; i++) {
 		const struct pl_tprog_access *a = &f->access[i];
-		int l = f->n;
+		int l = moved_at(f, a);
 
 		if (!(reads && a->reads) && !(writes && a->writes))
 			continue;
-		while (l > 0 && !(pl_tprog_moves(f, a, l - 1) > 0))
-			l--;
 		sum += f->inner[0] / f->inner[l] *
 		       (1 + (reads && writes && a->reads && a->writes)) *
 		       (vector >= 0 && vector < l && is_row(f, a, vector) ? in_vectors(f, vector)
@@ -308,12 +316,10 @@ static double contended(const struct pl_tprog_nest *f, int p)
 		const struct pl_tprog_access *a = &f->access[i];
 		double away =
 			pl_tprog_moves(f, a, p) * sizeof(float) * ceil(f->extent[p] / THREADS);
-		int l = f->n;
+		int l = moved_at(f, a);
 
 		if (!a->writes || !(away > 0))
 			continue;
-		while (l > 0 && !(pl_tprog_moves(f, a, l - 1) > 0))
-			l--;
 		if (away < PL_TPROG_LINE)
 			sum += f->inner[0] / f->inner[l];
 		else if (fmod(away, PL_TPROG_LINE) > 0)

@@ -200,6 +200,15 @@ static const char *keep(struct pl_tprog_reader *r, const char *s, size_t n)
 	return text ? text : "";
 }
 
+bool pl_tprog_is_name(const char *s)
+{
+	bool good = is_begin(s);
+
+	for (; *s; s++)
+		good &= is_word(*s);
+	return good;
+}
+
 /* A name that is kept. */
 static const char *take_name(struct pl_tprog_reader *r, const char *of)
 {

@@ -408,6 +408,11 @@ static void close_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x
 	pl_write_text(w, "}\n");
 }
 
+void pl_tprog_write_c_header(struct pl_writer *w)
+{
+	pl_write_text(w, "#include <math.h>\n#include <stdlib.h>\n");
+}
+
 void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writer *w)
 {
 	uint32_t n = 0;

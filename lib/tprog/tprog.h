@@ -117,6 +117,8 @@ void pl_tprog_reader_free(struct pl_tprog_reader *r); /* NULL is fine */
 /* The next program into an empty *p; 1: there is one, 0: the file ends. */
 int pl_tprog_next(struct pl_tprog_reader *r, struct pl_tprog *p, struct pl_err *err) PL_MUST;
 
+/* Can a program, a buffer or a device be called so? */
+bool pl_tprog_is_name(const char *s);
 /* The text of a program; read back, it is the same program. */
 void pl_tprog_write(const struct pl_tprog *p, struct pl_writer *w);
 void pl_tprog_write_header(struct pl_writer *w);
@@ -124,8 +126,9 @@ void pl_tprog_write_header(struct pl_writer *w);
 /*
  * The program as a function in C: void NAME(float *const *buffer), whose elements are its
  * parameters in their order. Loops that are bound to blocks and threads of a device are serial.
- * The source needs math.h and stdlib.h before it.
+ * The header stands once before the functions of a source.
  */
+void pl_tprog_write_c_header(struct pl_writer *w);
 void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writer *w);
 
 /* Is one of its loops bound to the blocks or threads of a GPU? */
