@@ -154,12 +154,12 @@ static void test_network(struct pl_tprog_model *m, const struct pl_tprog_set *od
 	   "from %zu it learns on %s", few.n, err.msg);
 	error = mean_error(m, odd, &err);
 	ok(error < 0.7 * offsets, "... which offsets do not say: error %g", error);
-	o.discrepancy = 3;
+	o.discrepancy = 10;
 	ok(pl_tprog_adapt(m, &few, &o, &err) == 0 && pl_tprog_discrepancy(m, odd, &held, &err) == 0,
 	   "... with its moments held %s", err.msg);
 	error = mean_error(m, odd, &err);
-	ok(error < 0.8 * offsets, "... error %g", error);
-	ok(held < 0.9 * loose,
+	ok(error < 0.9 * offsets, "... error %g", error);
+	ok(held < 0.5 * loose,
 	   "... which makes their discrepancy less: %g, and %g without; "
 	   "%g before",
 	   held, loose, before);
