@@ -84,6 +84,11 @@ int pl_plan_buckets_fuse(struct pl_buckets *b, const uint32_t *tensor, uint32_t 
 	for (uint32_t a = 0; rc == 0 && a < n; a++) {
 		uint32_t *set = &b->set[tensor[a]];
 
+		if (a && *set == to) /* which was unused before the line */
+			return pl_fail(
+				err, PL_EDATA,
+				"two of its names are one tensor: NAME and \"grad NAME\" are "
+				"the same; name it once");
 		if (--b->size[*set] == 0)
 			b->unused[b->n_unused++] = *set;
 		if (!a) /* there are never more sets than tensors, so a number is unused */

@@ -516,6 +516,10 @@ static void sets_of_the_base(void)
 	ok(strstr(sets_from("tensor a 10 set 2147483648\n", ""),
 		  "set must be at least 0 and at most 2147483647"),
 	   "a number that is none");
+	ok(strstr(sets_from("tensor \"grad a\" 4\ntensor \"grad b\" 4\n",
+			    "fuse-tensors b a\nfuse-tensors a \"grad a\"\n"),
+		  "two of its names are one tensor"),
+	   "a line that names one tensor in two ways");
 	ok(strstr(sets_from("tensor a 10 set\n", ""), "set is missing behind \"set\""),
 	   "a number that is missing");
 	is_str(sets_from("tensor a 10 stage=1\ntensor b 20 stage=1\ntensor c 30\ntensor d 40\n",
