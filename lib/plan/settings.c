@@ -45,22 +45,34 @@ static int take_first_stage(struct pl_sets *s, struct pl_err *err)
 {
 	struct pl_plan *to = &s->first_stage;
 	const char *group = NULL;
+	uint32_t *parts;
+	int rc = pl_alloc(&parts, s->p->n_tensors, sizeof(*parts), err);
 
-	for (size_t i = 0; i < s->p->n_tensors; i++) {
+	for (size_t i = 0; rc == 0 && i < s->p->n_tensors; i++) {
 		const struct pl_ptensor *t = &s->p->tensor[i];
 		const char *own = group_of(t->name), *name = t->name;
 
-		group = group ? group : own;
-		if (t->stage || (own && strcmp(own, group) != 0))
+		if (t->stage)
 			continue;
-		if (own && !(name = pl_arena_dup(&to->arena, name, (size_t)(own - name))))
-			return pl_fail(err, PL_ENOMEM, "out of memory (settings)");
-		PL_CHECK(pl_plan_add_tensor(to, name, t->bytes, t->estimated, err));
-		to->tensor[to->n_tensors - 1].set = s->b.set[i];
+		group = group ? group : own;
+		if (own && strcmp(own, group) != 0)
+			continue;
+		if (own && !(name = pl_arena_dup(&to->arena, name, (size_t)(own - name)))) {
+			rc = pl_fail(err, PL_ENOMEM, "out of memory (settings)");
+			break;
+		}
+		parts[to->n_tensors] = s->b.parts[s->b.set[i]];
+		rc = pl_plan_add_tensor(to, name, t->bytes, t->estimated, err);
+		if (rc == 0)
+			to->tensor[to->n_tensors - 1].set = s->b.set[i];
 	}
 	pl_plan_buckets_fini(&s->b);
 	s->p = to;
-	return pl_plan_buckets(to, NULL, &s->b, err);
+	rc = rc ? rc : pl_plan_buckets(to, NULL, &s->b, err);
+	for (size_t i = 0; rc == 0 && i < to->n_tensors; i++)
+		s->b.parts[s->b.set[i]] = parts[i];
+	pl_free(parts);
+	return rc;
 }
 
 static int sets_init(struct pl_setter *setter, const struct pl_settings *f, struct pl_err *err)

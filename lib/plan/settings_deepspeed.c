@@ -25,7 +25,7 @@ static const char *next(bool *any)
 
 static void put_buckets(struct pl_setter *s, const struct pl_one_size *one, bool *any)
 {
-	s->done |= 1u << PL_RW_FUSE_TENSORS;
+	s->done |= 1u << PL_RW_FUSE_TENSORS | 1u << PL_RW_BUCKET_MB;
 	pl_write_format(&s->w,
 			"%s\"zero_optimization\": {\n    \"stage\": 1,\n"
 			"    \"overlap_comm\": true,\n    \"reduce_bucket_size\": %lld,\n"

@@ -134,7 +134,7 @@ static void put_modules(struct pl_setter *s)
 				"parameters: %u modules have some in\n"
 				"# several, and go with the first of them here\n",
 				torn);
-	s->done |= 1u << PL_RW_FUSE_TENSORS;
+	s->done |= 1u << PL_RW_FUSE_TENSORS | 1u << PL_RW_BUCKET_MB;
 }
 
 /* Groups of so many layers, or one for all. A plan does not know the mesh of the job, nor which

@@ -49,7 +49,7 @@ static void put_environment(struct pl_setter *s)
 		put_env(s, "HOROVOD_FUSION_THRESHOLD", threshold(s));
 		put_env(s, "HOROVOD_CYCLE_TIME", 1);
 		put_env(s, "HOROVOD_DISABLE_GROUP_FUSION", 1);
-		s->done |= 1u << PL_RW_FUSE_TENSORS;
+		s->done |= 1u << PL_RW_FUSE_TENSORS | 1u << PL_RW_BUCKET_MB;
 	}
 	if (hierarchical) {
 		put_env(s, "HOROVOD_HIERARCHICAL_ALLREDUCE", 1);

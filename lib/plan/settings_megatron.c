@@ -160,7 +160,7 @@ static void put_buckets(struct pl_setter *s)
 		pl_write_text(&s->w, "# not expressed: sets of the stages behind the first\n");
 	pl_write_format(&s->w, "--overlap-grad-reduce\n--ddp-bucket-size %lld\n",
 			(long long)one.size);
-	s->done |= 1u << PL_RW_FUSE_TENSORS;
+	s->done |= 1u << PL_RW_FUSE_TENSORS | 1u << PL_RW_BUCKET_MB;
 }
 
 static void body(struct pl_setter *s)

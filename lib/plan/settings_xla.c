@@ -26,7 +26,7 @@ static void put_combiner(struct pl_setter *s)
 			"--xla_gpu_all_reduce_combine_threshold_bytes=%lld"
 			" --xla_gpu_enable_latency_hiding_scheduler=true\"\n",
 			(long long)(fused ? one.size : 0));
-	s->done |= 1u << PL_RW_FUSE_TENSORS;
+	s->done |= 1u << PL_RW_FUSE_TENSORS | 1u << PL_RW_BUCKET_MB;
 }
 
 static void body(struct pl_setter *s)

@@ -536,6 +536,35 @@ static void more(void)
 	      "fsdp", "parameters: 1 modules", "modules with parameters in several sets");
 	holds("paceline-plan 1\ntensor m.w 4\nprecision fp16\n", "fsdp", "torch.amp.GradScaler",
 	      "float16 is scaled");
+	holds("paceline-plan 1\ntensor v@1 8000000 stage=1\ntensor w@0 8000000 set=1\n"
+	      "tensor x@0 8000000 set=1\ntensor emb 400\n",
+	      "megatron", "--ddp-bucket-size 4000000\n",
+	      "the tensors of the first stage, with groups");
+	holds("paceline-plan 1\ntensor w@0 4194304\ntensor w@1 4194304\npartition-tensor w@0 4\n"
+	      "partition-tensor w@1 4\n",
+	      "byteps", "PARTITION_BYTES=1048576\n", "chunks of tensors of several groups");
+}
+
+/* Sets that bucket-mb makes are written like others. */
+static void bucket_mb(void)
+{
+	static const char *const name[] = { "horovod", "fsdp", "deepspeed", "megatron", "xla" };
+	static const char text[] = "paceline-plan 1\ntensor a 40000000\ntensor b 40000000\n"
+				   "bucket-mb 25\n";
+
+	for (size_t i = 0; i < PL_LEN(name); i++) {
+		struct pl_plan p;
+		struct pl_buf b;
+
+		if (read_str(text, &p) < 0) {
+			ok(false, "%s", last.msg);
+			return;
+		}
+		ok(!strstr(written(&p, writer_of(name[i]), &b), "not expressed"),
+		   "%s: bucket-mb is expressed", name[i]);
+		pl_buf_fini(&b);
+		pl_plan_fini(&p);
+	}
 }
 
 int main(void)
@@ -604,5 +633,6 @@ int main(void)
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);
 	more();
+	bucket_mb();
 	return done_testing();
 }
