@@ -128,7 +128,10 @@ static void set_algo(struct builder *m, const struct pl_rewrite *rw, const struc
 static void apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
 				const struct pl_log *log)
 {
-	const char *why = "it describes another machine";
+	const char *why =
+		rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY || rw->op == PL_RW_SPEED
+			? "it describes another machine"
+			: "run has nothing like it";
 
 	if (rw->op == PL_RW_ALGORITHM)
 		set_algo(m, rw, log);
@@ -139,7 +142,7 @@ static void apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
 		      "others become one";
 	if (rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_FUSE_TENSORS &&
 	    rw->op != PL_RW_PARTITION_TENSOR && rw->op != PL_RW_ORDER &&
-	    !pl_train_worker_obeys(rw->op))
+	    rw->op != PL_RW_BUCKET_MB && !pl_train_worker_obeys(rw->op))
 		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: %s",
 		       pl_plan_rewrite_name(rw->op), why);
 }

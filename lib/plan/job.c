@@ -450,6 +450,8 @@ int pl_job_set_speeds(struct pl_job *j, const char *speeds, struct pl_err *err)
 		pl_wrap(err, "--speeds");
 	else
 		j->ranks = j->ranks_said = (int64_t)n;
+	if (rc >= 0)
+		j->n_paces = 0; /* they stand in place of these */
 	for (size_t i = 0; rc >= 0 && i < n; i++) {
 		char statement[80];
 

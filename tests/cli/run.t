@@ -186,6 +186,7 @@ cat >hand.plan <<'END'
 paceline-plan 1
 tensor 4.bias 16
 tensor 0.weight 3072
+bucket-mb 1
 fuse-tensors 4.bias 0.weight
 partition-tensor 0.weight 3
 accumulate 2
@@ -194,6 +195,7 @@ ranks 3
 END
 status 0 "a plan by hand" "$run" -n 2 -p hand.plan --log=hand.csv tiny.job
 says 'ranks is left out' "... what is not ours is said"
+check "... and what is done is not" no grep -q bucket-mb "$TMP/err"
 "$run" -q -n 2 --log=default.csv tiny.job >out
 losses hand.csv >hand
 losses default.csv >default
@@ -208,7 +210,7 @@ check "... all that its lines say" sh -c "grep -q 'allreduce bucket 1' nobase &&
 echo 'order 0.weight 4.biass' | cat nobase.plan - >wrong.plan
 sed 's/0 3$/0.weight 3/; s/4.bias 0$/4.bias 0.weight/' wrong.plan >misspelt.plan
 status 3 "a name that no tensor has" "$run" -n 2 -p misspelt.plan tiny.job
-says 'misspelt.plan: line 7, column 16: order: there is no tensor "4.biass"; did you mean "4.bias"?' "... is refused, with its place and the nearest"
+says 'misspelt.plan: line 8, column 16: order: there is no tensor "4.biass"; did you mean "4.bias"?' "... is refused, with its place and the nearest"
 status 3 "... under local SGD, which sends no buckets, too" "$run" -n 2 -p misspelt.plan --set 'policy local-sgd local-steps=2' tiny.job
 
 # ---- slow links, slow ranks -----------------------------------------------------------------------

@@ -70,6 +70,10 @@ holds "$TMP/out" '^recommended: adsp$' "... is one under which nobody waits"
 holds "$TMP/out" 'try it: run --policies=bsp,adsp' "... and how to try it"
 check "... which the simulation of replay shows, too" sh -c "'$BIN/plan' -O json --speeds=20,20,40,80 tiny.job |
 	awk '/\"policy\": \"adsp\"/ { on = 1 } on && /samples_per_s/ { exit !(\$2 + 0 > 0.9 * 160 * $(sed -n 's/^batch //p' tiny.job)) }'"
+printf 'ranks 2\npace 0 speed=1\npace 1 ms=500\n' | cat tiny.job - >paced.job
+"$BIN/plan" -q --speeds=20,20,40,80 tiny.job >wanted
+"$BIN/plan" -q --speeds=20,20,40,80 paced.job | sed 's/paced.job/tiny.job/' >said
+check "... in place of the paces of the job" cmp wanted said
 status 0 "... for equal ones" "$BIN/plan" --speeds=20,20,20,20 tiny.job
 holds "$TMP/out" '^recommended: all-reduce$' "... an all-reduce"
 status 3 "... without speeds" "$BIN/plan" tiny.job
