@@ -175,7 +175,7 @@ struct candidate *pl_search_choice_add_preset(struct choices *s, enum pl_preset 
 	const int64_t mib = (int64_t)1 << 20;
 	const struct pl_bucket_rule rule[PL_PRESET_COUNT_] = {
 		[PL_PRESET_DDP] = pl_plan_bucket_rule_ddp(PL_DDP_BUCKET_BYTES),
-		[PL_PRESET_HOROVOD] = { 64 * mib, 64 * mib, true },
+		[PL_PRESET_HOROVOD] = { 128 * mib, 128 * mib, true },
 		[PL_PRESET_EACH] = { 0, 0, false },
 		[PL_PRESET_ALL] = { INT64_MAX, INT64_MAX, false },
 	};

@@ -20,7 +20,7 @@ enum pl_preset {
 	PL_PRESET_BEST,	   /* the best default; no search */
 	PL_PRESET_NONE,	   /* as recorded */
 	PL_PRESET_DDP,	   /* PyTorch DDP: 25 MiB, the first 1 MiB */
-	PL_PRESET_HOROVOD, /* fused up to 64 MiB */
+	PL_PRESET_HOROVOD, /* fused up to 128 MiB, its default since 0.21 */
 	PL_PRESET_EACH,	   /* one tensor at a time */
 	PL_PRESET_ALL,	   /* all in one */
 	PL_PRESET_COUNT_
