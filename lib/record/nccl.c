@@ -37,6 +37,7 @@
 
 struct comm {
 	struct pl_nccl_comm c; /* first */
+	struct comm *before;   /* made earlier */
 	_Atomic int64_t colls; /* number of collectives so far */
 	struct pl_gpu_clock clock;
 	void *next; /* context of the other plugin */
@@ -65,7 +66,12 @@ static struct {
 	pthread_mutex_t part[LOCKS];
 	struct slot *ring;
 	_Atomic uint64_t used, launches, lost;
+	struct comm *_Atomic last; /* the communicator that was made last */
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* That of operations which another process has given to this one: the rank and the number of the
+ * collective are not known here. */
+static struct comm elsewhere = { .c = { .ranks = -1, .rank = -1 } };
 
 void pl_nccl_receive(const struct pl_nccl_receiver *r)
 {
@@ -314,13 +320,6 @@ static void begin_api(struct slot *s, uint64_t type, const union np_what *w)
 	s->e.stream = (uint64_t)(uintptr_t)(coll ? w->api.stream : w->p2p_api.stream);
 }
 
-/* A parent in another process is no handle of ours: with PXN a process carries the operations of
- * another one. */
-static bool foreign_parent(uint64_t type, const union np_what *w)
-{
-	return type == NP_PROXY_OP && w->proxy_op.pid != getpid();
-}
-
 static void begin_proxy_op(struct slot *s, const struct np_proxy_op *e)
 {
 	s->e.peer = e->peer;
@@ -363,8 +362,11 @@ static uint32_t thread_number(void)
 static void fill(struct slot *s, uint64_t type, const void *parent_handle, const union np_what *w,
 		 void **parent)
 {
-	struct slot *p = foreign_parent(type, w) ? NULL : slot_of(parent_handle);
+	/* an operation of another process: so is its parent */
+	struct slot *p =
+		type == NP_PROXY_OP && s->comm == &elsewhere ? NULL : slot_of(parent_handle);
 
+	*parent = NULL;
 	s->e = (struct pl_nccl_event){ .seq = -1,
 				       .bytes = -1,
 				       .count = -1,
@@ -381,8 +383,6 @@ static void fill(struct slot *s, uint64_t type, const void *parent_handle, const
 		s->parent = (void *)(uintptr_t)p->number;
 		*parent = p->next;
 		slot_unlock(p);
-	} else if (!foreign_parent(type, w)) {
-		*parent = NULL;
 	}
 	switch (type) {
 	case NP_GROUP_API:
@@ -440,13 +440,60 @@ static void kernel_begins(const struct slot *channel)
 	slot_unlock(coll);
 }
 
+/* ---- whose event it is ------------------------------------------------------------------------
+ *
+ * With PXN a process carries the operations of another one: context and parent of such an operation
+ * are addresses and handles there. The number of that process tells it; but in containers two
+ * processes of a host may have the same number, so the context has to be one of ours, too.
+ */
+
+static bool is_ours(const void *context)
+{
+	const struct comm *c = atomic_load_explicit(&st.last, memory_order_acquire);
+
+	while (c && c != context)
+		c = c->before;
+	return c != NULL;
+}
+
+/* The communicator of a part of an operation is that of its parent, which is in this process. */
+static struct comm *comm_of_parent(const void *parent)
+{
+	struct slot *s = slot_of(parent);
+	struct comm *c = s ? s->comm : &elsewhere;
+
+	if (s)
+		slot_unlock(s);
+	return c;
+}
+
+/* NULL: nobody wants it. The context is followed only where it must be ours. */
+static struct comm *comm_of(void *context, uint64_t type, const void *parent,
+			    const union np_what *w)
+{
+	struct comm *c = context;
+
+	if (type == NP_PROXY_OP && (w->proxy_op.pid != getpid() || !is_ours(context)))
+		c = &elsewhere;
+	if (type == NP_PROXY_STEP || type == NP_NET_PLUGIN)
+		c = comm_of_parent(parent);
+	return c && st.ring && (recording() || c->next_mask) ? c : NULL;
+}
+
+static bool is_wanted(const struct comm *c, uint64_t type)
+{
+	int mask = c != &elsewhere ? c->mask : recording() ? st.to->mask : 0;
+
+	return ((uint64_t)mask & type) != 0;
+}
+
 /* ---- begin --------------------------------------------------------------------------------- */
 
 /* Returns the handle. *next_parent: the parent by the other plugin. */
 static void *begin(struct comm *c, uint64_t type, void *parent, const union np_what *w,
 		   void **next_parent)
 {
-	struct slot s = { .comm = c, .wanted = ((uint64_t)c->mask & type) != 0 };
+	struct slot s = { .comm = c, .wanted = is_wanted(c, type) };
 	void *handle;
 
 	fill(&s, type, parent, w, next_parent);
@@ -587,6 +634,15 @@ static void *next_of(void *p)
 
 /* ---- of all versions ----------------------------------------------------------------------- */
 
+static void add_comm(struct comm *c)
+{
+	c->before = atomic_load(&st.last);
+	while (!atomic_compare_exchange_weak(&st.last, &c->before, c))
+		;
+}
+
+/* *mask is that of all communicators of the process, which other threads may be using: a 0 in
+ * between would leave collectives out that other ranks count. It is written once. */
 static int init(void **context, int *mask, int version, const char *name, uint64_t hash, int nodes,
 		int ranks, int rank, void *log)
 {
@@ -594,9 +650,11 @@ static int init(void **context, int *mask, int version, const char *name, uint64
 	struct comm *c = (on || chained) && have_ring() ? pl_calloc(1, sizeof(*c)) : NULL;
 
 	*context = c;
-	*mask = 0;
-	if (!c)
+	if (!c) {
+		if (!(on || chained) || !atomic_load(&st.last))
+			*mask = 0;
 		return 0;
+	}
 	pl_gpu_clock_init(&c->clock);
 	if (!name || !*name)
 		snprintf(c->c.group, sizeof(c->c.group), "nccl %016llx", (unsigned long long)hash);
@@ -619,6 +677,7 @@ static int init(void **context, int *mask, int version, const char *name, uint64
 	if (chained)
 		c->next_mask =
 			pl_nccl_next_init(&c->next, version, name, hash, nodes, ranks, rank, log);
+	add_comm(c);
 	*mask = c->mask | c->next_mask;
 	return 0;
 }
@@ -643,13 +702,13 @@ int pl_nccl_init_v6(void **context, uint64_t hash, int *mask, const char *name, 
 
 int pl_nccl_start_v4(void *context, void **handle, struct np_event_v4 *e)
 {
-	struct comm *c = context;
-	void *own = e->parent, *parent = e->parent, *next = NULL;
+	struct comm *c = comm_of(context, e->type, e->parent, &e->what);
+	void *parent, *next = NULL;
 
 	*handle = NULL;
-	if (!c || (!recording() && !c->next_mask))
+	if (!c)
 		return 0;
-	*handle = begin(c, e->type, own, &e->what, &parent);
+	*handle = begin(c, e->type, e->parent, &e->what, &parent);
 	if (c->next_mask & e->type) {
 		next = pl_nccl_next_start_v4(c->next, e, parent);
 		set_next(*handle, next);
@@ -659,11 +718,11 @@ int pl_nccl_start_v4(void *context, void **handle, struct np_event_v4 *e)
 
 int pl_nccl_start_v5(void *context, void **handle, struct np_event_v5 *e)
 {
-	struct comm *c = context;
-	void *parent = e->parent, *next = NULL;
+	struct comm *c = comm_of(context, e->type, e->parent, &e->what);
+	void *parent, *next = NULL;
 
 	*handle = NULL;
-	if (!c || (!recording() && !c->next_mask))
+	if (!c)
 		return 0;
 	*handle = begin(c, e->type, e->parent, &e->what, &parent);
 	if ((uint64_t)c->next_mask & e->type) {

@@ -20,6 +20,7 @@ enum { /* types of events, as bits of a mask */
        NP_PROXY_OP = 1 << 3,
        NP_PROXY_STEP = 1 << 4,
        NP_KERNEL_CH = 1 << 6,
+       NP_NET_PLUGIN = 1 << 7, /* of the plugin of a network, as a part of a step */
        /* from version 5 on */
        NP_GROUP_API = 1 << 8,
        NP_COLL_API = 1 << 9,
@@ -149,8 +150,8 @@ extern const struct np_v5 ncclProfiler_v5, ncclProfiler_v6;
 struct pl_nccl_comm {
 	char group[96];	 /* the same on all its ranks */
 	uint64_t number; /* likewise: NCCL's */
-	int ranks, rank;
-	void *user; /* of the receiver */
+	int ranks, rank; /* -1, and no group: another process has given its operation to this one */
+	void *user;	 /* of the receiver */
 };
 struct pl_nccl_event {
 	uint64_t type; /* NP_COLL ... */

@@ -197,6 +197,16 @@ static void network_step(void *op, int state, size_t bytes)
 	ended[1] = pl_now_ns();
 }
 
+/* An operation that another process has given to this one: context and parent are its own. */
+static void elsewhere(const union np_what *what)
+{
+	void *own = context;
+
+	context = (void *)(uintptr_t)16;
+	network_step(start(NP_PROXY_OP, (void *)(uintptr_t)64, what), NP_SEND_WAIT, 512);
+	context = own;
+}
+
 static bool within(pl_ns t, const pl_ns *range)
 {
 	return t >= range[0] && t <= range[1];
@@ -228,9 +238,45 @@ static void test_network(void)
 	   "a receive until the data is there");
 	got.n = 0;
 	what.proxy_op.pid = getpid() + 1; /* begun by another process: its handle is not ours */
-	op = start(NP_PROXY_OP, (void *)(uintptr_t)64, &what);
-	network_step(op, NP_SEND_WAIT, 512);
+	elsewhere(&what);
+	what.proxy_op.pid = getpid(); /* in another container */
+	elsewhere(&what);
 	is_i64(got.n, 0, "steps on behalf of another process are nobody's messages here");
+}
+
+/* ---- the mask, which NCCL has for all communicators of a process ------------------------------
+ */
+
+static int the_mask = 99, mask_then;
+
+static bool always(void)
+{
+	return true;
+}
+
+static void at_comm(struct pl_nccl_comm *c)
+{
+	(void)c;
+	mask_then = the_mask;
+}
+
+static void ignore_event(const struct pl_nccl_event *e)
+{
+	(void)e;
+}
+
+static void test_mask(void)
+{
+	static const struct pl_nccl_receiver r = {
+		.on = always, .mask = NP_COLL, .comm = at_comm, .event = ignore_event
+	};
+
+	pl_nccl_receive(&r);
+	for (int i = 0; i < 2; i++)
+		ncclProfiler_v5.init(&context, (uint64_t)i, &the_mask, "world", 1, 2, 0, NULL);
+	is_i64(mask_then, NP_COLL, "while a second communicator begins, the first one is recorded");
+	is_i64(the_mask, NP_COLL, "and after it");
+	pl_nccl_receive(NULL);
 }
 
 static void test_v4(void)
@@ -287,5 +333,6 @@ int main(int argc, char **argv)
 	pl_cuda_trace_stop(trace, true);
 	got.n = 0;
 	ok(all_reduce(10, NULL) == 0 && got.n == 0, "nothing more when the trace is over");
+	test_mask();
 	return done_testing();
 }

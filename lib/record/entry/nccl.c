@@ -289,7 +289,8 @@ static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_nccl_
 {
 	struct pl_rec_event x = pl_rec_event(track, kind, name, e->begin, e->end);
 
-	x.group = pl_rec_name(r, e->comm->group);
+	/* none: an operation of another process */
+	x.group = e->comm->group[0] ? pl_rec_name(r, e->comm->group) : PL_NONE;
 	x.corr = e->launch ? OWN_CORR + (int64_t)e->launch : -1;
 	x.bytes = e->bytes;
 	return x;
