@@ -14,6 +14,13 @@
 #define ERR_OTHER 16 /* MPI_ERR_OTHER of Open MPI; of MPICH another error */
 #define AT_ONCE	  32 /* requests of a call whose handles need no memory */
 
+static int no_library(void)
+{
+	pl_process_say("mpi", "no library of MPI is found behind this one, so calls of MPI fail: "
+			      "trace --no-mpi leaves this one out");
+	return ERR_OTHER;
+}
+
 /* MPI_NAME, whose body follows, and next_NAME(), what it would be without this library. */
 #define WRAP(name, params, args)                                                                   \
 	static int next_##name params                                                              \
@@ -26,7 +33,7 @@
 			next_ = pl_mpi_next("MPI_" #name);                                         \
 		atomic_store_explicit(&known_, next_, memory_order_relaxed);                       \
 		memcpy(&call_, &next_, sizeof(call_));                                             \
-		return call_ ? call_ args : ERR_OTHER;                                             \
+		return call_ ? call_ args : no_library();                                          \
 	}                                                                                          \
 	EXPORT int MPI_##name params;                                                              \
 	EXPORT int MPI_##name params
@@ -127,7 +134,7 @@ WRAP(Comm_disconnect, (handle * comm), (comm))
 		int rc = next_##name(p, n, type, to, tag, comm);                                   \
 		struct pl_mpi_call c;                                                              \
                                                                                                    \
-		if (!pl_mpi_on())                                                                  \
+		if (rc || !pl_mpi_on())                                                            \
 			return rc;                                                                 \
 		c = pl_mpi_p2p("MPI_" #name, PL_K_SEND, begin, n, type, to, tag, comm);            \
 		pl_mpi_put(&c, NULL);                                                              \
@@ -335,8 +342,20 @@ static void many_done(const struct many *m, int request, int at, pl_ns since)
 				since);
 }
 
-static void many_fini(const struct many *m, const void *callers)
+/* A call that failed has freed the requests that failed, and their handles will be those of others.
+ * `was`: before the call. */
+static void one_failed(handle was, const handle *request, int i)
 {
+	if (was != pl_mpi.null_request &&
+	    pl_mpi_handle_at(pl_mpi.kind, request, i) == pl_mpi.null_request)
+		pl_mpi_forget(was);
+}
+
+/* failed: the caller's requests after a call that failed, or NULL */
+static void many_fini(const struct many *m, const void *callers, const handle *failed)
+{
+	for (int i = 0; failed && i < m->n; i++)
+		one_failed(m->request[i], failed, i);
 	if (m->request != m->own)
 		pl_free(m->request);
 	if (m->status != callers && m->status != (const void *)m->own_status)
@@ -352,10 +371,14 @@ WRAP(Wait, (handle * request, void *status), (request, status))
 
 	status = status_or(status, &own);
 	rc = next_Wait(request, status);
-	if (!rc && pl_mpi_on()) {
-		pl_mpi_complete(q, status, begin);
-		pl_mpi_span("MPI_Wait", begin);
+	if (!pl_mpi_on())
+		return rc;
+	if (rc) {
+		one_failed(q, request, 0);
+		return rc;
 	}
+	pl_mpi_complete(q, status, begin);
+	pl_mpi_span("MPI_Wait", begin);
 	return rc;
 }
 
@@ -368,7 +391,9 @@ WRAP(Test, (handle * request, int *flag, void *status), (request, flag, status))
 
 	status = status_or(status, &own);
 	rc = next_Test(request, flag, status);
-	if (!rc && *flag && pl_mpi_on())
+	if (rc && pl_mpi_on())
+		one_failed(q, request, 0);
+	else if (pl_mpi_on() && *flag)
 		pl_mpi_complete(q, status, begin);
 	return rc;
 }
@@ -386,7 +411,7 @@ WRAP(Waitall, (int n, handle *request, void *status), (n, request, status))
 		many_done(&m, i, i, begin);
 	if (m.n)
 		pl_mpi_span("MPI_Waitall", begin);
-	many_fini(&m, callers);
+	many_fini(&m, callers, rc ? request : NULL);
 	return rc;
 }
 
@@ -401,7 +426,7 @@ WRAP(Testall, (int n, handle *request, int *flag, void *status), (n, request, fl
 	rc = next_Testall(n, request, flag, status);
 	for (int i = 0; i < m.n && !rc && *flag; i++)
 		many_done(&m, i, i, begin);
-	many_fini(&m, callers);
+	many_fini(&m, callers, rc ? request : NULL);
 	return rc;
 }
 
@@ -418,7 +443,7 @@ WRAP(Waitany, (int n, handle *request, int *index, void *status), (n, request, i
 		many_done(&m, *index, 0, begin);
 		pl_mpi_span("MPI_Waitany", begin);
 	}
-	many_fini(&m, callers);
+	many_fini(&m, callers, rc ? request : NULL);
 	return rc;
 }
 
@@ -434,7 +459,7 @@ WRAP(Testany, (int n, handle *request, int *index, int *flag, void *status),
 	rc = next_Testany(n, request, index, flag, status);
 	if (!rc && m.n && *flag)
 		many_done(&m, *index, 0, begin);
-	many_fini(&m, callers);
+	many_fini(&m, callers, rc ? request : NULL);
 	return rc;
 }
 
@@ -451,7 +476,7 @@ WRAP(Testany, (int n, handle *request, int *index, int *flag, void *status),
 		rc = next_##name(n, request, done, index, status);                                 \
 		for (int i = 0; !rc && m.n && i < *done; i++)                                      \
 			many_done(&m, index[i], i, begin);                                         \
-		many_fini(&m, callers);                                                            \
+		many_fini(&m, callers, rc ? request : NULL);                                       \
 		return rc;                                                                         \
 	}
 SOME(Waitsome)
@@ -464,6 +489,15 @@ WRAP(Request_free, (handle * request), (request))
 
 	if (!rc && pl_mpi_on())
 		pl_mpi_complete(q, NULL, pl_now_ns());
+	return rc;
+}
+
+WRAP(Cancel, (handle * request), (request))
+{
+	int rc = next_Cancel(request);
+
+	if (!rc && pl_mpi_on())
+		pl_mpi_cancel(pl_mpi_handle_at(pl_mpi.kind, request, 0));
 	return rc;
 }
 
@@ -486,16 +520,19 @@ static struct pl_mpi_call coll_of(const char *name, unsigned coll, pl_ns begin, 
 
 static int64_t of_all(int n, handle type, handle comm)
 {
-	return pl_mpi_bytes((int64_t)n * pl_mpi_comm(comm).size, type);
+	int size = pl_mpi_comm(comm).size;
+
+	return size > 0 ? pl_mpi_bytes((int64_t)n * size, type) : -1;
 }
 
 static int64_t sum_of(const int *n, handle type, handle comm)
 {
 	int64_t sum = 0;
+	int size = pl_mpi_comm(comm).size;
 
-	for (int i = 0, size = pl_mpi_comm(comm).size; i < size; i++)
+	for (int i = 0; i < size; i++)
 		sum += n[i];
-	return pl_mpi_bytes(sum, type);
+	return size > 0 ? pl_mpi_bytes(sum, type) : -1;
 }
 
 static bool is_root(int root, handle comm)

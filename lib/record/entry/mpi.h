@@ -20,7 +20,8 @@
 	  (pl_mpi_handle from, int n, const int *ranks, pl_mpi_handle to, int *out))               \
 	X(group_free, "PMPI_Group_free", (pl_mpi_handle * group))                                  \
 	X(type_size, "PMPI_Type_size", (pl_mpi_handle type, int *bytes))                           \
-	X(get_count, "PMPI_Get_count", (const void *status, pl_mpi_handle type, int *n))
+	X(get_count, "PMPI_Get_count", (const void *status, pl_mpi_handle type, int *n))           \
+	X(test_cancelled, "PMPI_Test_cancelled", (const void *status, int *yes))
 
 struct pl_mpi {
 	enum pl_mpi_kind kind;
@@ -44,6 +45,7 @@ void pl_mpi_end(void); /* nothing more is recorded */
 
 struct pl_mpi_comm {
 	pl_mpi_handle handle;
+	uint64_t number;    /* from 1, of all of this process: handles are given again */
 	pl_id group, attrs; /* its name, the same on all ranks; its ranks and their number */
 	int size, rank;	    /* 0: not known (an intercommunicator) */
 	const int *world;   /* [size]: ranks in MPI_COMM_WORLD; they stay */
@@ -88,6 +90,10 @@ void pl_mpi_put(const struct pl_mpi_call *c, const void *status);
 void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request);
 /* The request is complete: a wait or test since `since` says so, or it was freed. */
 void pl_mpi_complete(pl_mpi_handle request, const void *status, pl_ns since);
+/* It failed, and was freed all the same: one that is lost. */
+void pl_mpi_forget(pl_mpi_handle request);
+/* The program asks that it be cancelled, before it is complete. */
+void pl_mpi_cancel(pl_mpi_handle request);
 /* A probe since `begin` has matched a message, which the call with this name receives later. */
 void pl_mpi_matched(const char *name, pl_mpi_handle message, pl_mpi_handle comm, const void *status,
 		    pl_ns begin);

@@ -7,6 +7,8 @@
  * A send has the number of earlier ones with its communicator, destination and tag, and a receive
  * with its source and tag, because MPI delivers those in order. Receives from any source or with
  * any tag count when they are complete. A number is not enough where such receives overtake others.
+ * The handle of a communicator that was freed may be given to another one, so communicators are
+ * told apart by a number of their own. A receive that was cancelled gives its number back.
  *
  * A send or receive that a request completes lasts from its call until a wait or test has said that
  * it is complete, on the thread that called. A collective with a request is an operation of a track
@@ -17,7 +19,9 @@
  */
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,7 +29,9 @@
 
 #define TRACKS	     8 /* of collectives with a request */
 #define REQUESTS     65536
-#define SLOTS	     4096 /* of the table of requests; a power of two */
+#define SLOTS	     4096   /* of the table of requests; a power of two */
+#define COUNTERS     262144 /* of messages; a program may use each tag once */
+#define NAMES	     128    /* of calls; a power of two */
 #define LISTED_RANKS 1024
 #define OWN_CORR     ((int64_t)1 << 42) /* other recorders of the process count from 0 */
 
@@ -39,21 +45,32 @@ struct request {
 	pl_id thread;
 	int64_t seq, corr;
 	int track;
+	bool cancel; /* the program has asked for that */
+};
+struct chain {
+	struct request *first, *last;
 };
 static struct {
 	pthread_mutex_t lock;
 	struct pl_mpi_comm *comm;
 	size_t n_comms, cap_comms;
+	uint64_t comms;		  /* so far */
 	struct pl_intern members; /* lists of ranks */
 	uint32_t *same;		  /* by list: communicators with these members */
 	size_t cap_same;
 	struct pl_intern counters; /* keys of counters */
 	int64_t *count;
 	size_t cap_count;
-	struct request *slot[SLOTS], *spare;
+	struct chain slot[SLOTS];
+	struct request *spare;
 	size_t n_requests;
 	int64_t corr;
 	bool busy[TRACKS];
+	_Atomic pl_id coll_track[TRACKS]; /* the track plus one, 0: none yet */
+	struct {
+		const char *_Atomic text; /* a literal; NULL: the place is free */
+		_Atomic pl_id name;	  /* plus one, 0: not known yet */
+	} name[NAMES];
 	pl_id name_step;
 	pl_ns step_begin;
 	int64_t step;
@@ -61,14 +78,41 @@ static struct {
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
+/* Libraries of MPI have many names: libmpi.so.40, libmpich.so.12, libmpi_gnu_123.so.12. */
+struct search {
+	size_t skip; /* files that were tried */
+	char path[4096];
+};
+
+static int may_be_mpi(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *s = arg;
+	const char *slash = strrchr(info->dlpi_name, '/'),
+		   *name = slash ? slash + 1 : info->dlpi_name;
+
+	(void)size;
+	if (strncmp(name, "libmpi", 6) != 0 || s->skip-- > 0)
+		return 0;
+	snprintf(s->path, sizeof(s->path), "%s", info->dlpi_name);
+	return 1;
+}
+
+/* The first of the loaded files with such a name that has MPI. */
 static void *library(void)
 {
-	static const char *const name[] = { "libmpi.so.40", "libmpi.so.12", "libmpich.so.12",
-					    "libmpi_cray.so.12" };
+	struct search s;
 	void *lib = NULL;
 
-	for (size_t i = 0; i < PL_LEN(name) && !lib; i++)
-		lib = dlopen(name[i], RTLD_NOW | RTLD_NOLOAD);
+	for (size_t tried = 0; !lib; tried++) {
+		s.skip = tried;
+		if (!dl_iterate_phdr(may_be_mpi, &s))
+			break;
+		lib = dlopen(s.path, RTLD_NOW | RTLD_NOLOAD);
+		if (lib && !dlsym(lib, "PMPI_Init")) {
+			dlclose(lib);
+			lib = NULL;
+		}
+	}
 	return lib;
 }
 
@@ -135,7 +179,7 @@ void pl_mpi_end(void)
 		return;
 	pthread_mutex_lock(&st.lock);
 	for (size_t i = 0; i < SLOTS; i++)
-		for (const struct request *q = st.slot[i]; q; q = q->next)
+		for (const struct request *q = st.slot[i].first; q; q = q->next)
 			open++;
 	pthread_mutex_unlock(&st.lock);
 	pl_process_close(open);
@@ -233,6 +277,7 @@ static struct pl_mpi_comm *know_comm(pl_mpi_handle handle)
 	if (c)
 		return c;
 	new.group = new.attrs = PL_NONE;
+	new.number = ++st.comms;
 	if (pl_mpi.comm_test_inter(handle, &inter) == 0 && !inter &&
 	    pl_mpi.comm_size(handle, &new.size) == 0 && pl_mpi.comm_rank(handle, &new.rank) == 0)
 		world = world_ranks(handle, new.size);
@@ -270,11 +315,12 @@ void pl_mpi_comm_free(pl_mpi_handle comm)
 	pthread_mutex_unlock(&st.lock);
 }
 
+/* A type of more than 2 GiB has no size that an int could say: a number below 0. */
 int64_t pl_mpi_bytes(int64_t count, pl_mpi_handle type)
 {
 	int each = 0;
 
-	return pl_mpi_on() && pl_mpi.type_size(type, &each) == 0 ? count * each : -1;
+	return pl_mpi_on() && pl_mpi.type_size(type, &each) == 0 && each >= 0 ? count * each : -1;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -283,30 +329,63 @@ static _Thread_local pl_id own_track = PL_NONE;
 
 static pl_id thread_track(struct pl_recorder *r)
 {
-	const long tid = (long)syscall(SYS_gettid);
+	if (own_track == PL_NONE) {
+		const long tid = (long)syscall(SYS_gettid);
 
-	if (own_track == PL_NONE)
 		own_track = pl_rec_thread(r, tid, tid == (long)getpid() ? "main" : NULL);
+	}
 	return own_track;
 }
 
-/* Under the lock: the number of earlier ones alike. */
-static int64_t next_of(pl_mpi_handle comm, int peer, int tag, uint8_t kind)
+/* The name of a call, whose text is a literal: the recorder is asked once for each, because it may
+ * be writing to the disk. */
+static pl_id name_of(struct pl_recorder *r, const char *text)
 {
-	struct {
-		uint64_t comm;
-		int32_t peer, tag, kind, zero;
-	} key = { comm, peer, tag, kind, 0 };
+	size_t at = ((uintptr_t)text * 0x9e3779b97f4a7c15u) >> 57;
+	pl_id name;
+
+	for (size_t i = 0; i < NAMES; i++, at = (at + 1) % NAMES) {
+		const char *is = NULL;
+
+		if (!atomic_compare_exchange_strong(&st.name[at].text, &is, text) && is != text)
+			continue;
+		name = atomic_load(&st.name[at].name);
+		if (name)
+			return name - 1;
+		name = pl_rec_name(r, text);
+		if (name != PL_NONE)
+			atomic_store(&st.name[at].name, name + 1);
+		return name;
+	}
+	return pl_rec_name(r, text);
+}
+
+struct counted { /* messages that have one row of numbers; without padding */
+	uint64_t comm;
+	int32_t peer, tag, kind, zero;
+};
+
+static struct counted counted_of(const struct pl_mpi_call *c, const struct pl_mpi_comm *comm)
+{
+	return (struct counted){ comm->number, c->peer, c->tag, c->kind, 0 };
+}
+
+/* Under the lock: the number of earlier ones alike; -1: not known. */
+static int64_t next_of(const struct counted *key)
+{
 	struct pl_err ignore = { 0 };
 	size_t old = st.cap_count;
-	pl_id id;
+	pl_id id = pl_intern_find(&st.counters, (const void *)key, sizeof(*key));
 
-	if (pl_intern_add(&st.counters, (const char *)&key, sizeof(key), &id, &ignore) < 0 ||
-	    pl_grow(&st.count, &st.cap_count, (size_t)id + 1, sizeof(*st.count), &ignore) < 0)
+	if (id == PL_NONE &&
+	    (st.counters.n >= COUNTERS ||
+	     pl_intern_add(&st.counters, (const char *)key, sizeof(*key), &id, &ignore) < 0))
+		return -1;
+	if (pl_grow(&st.count, &st.cap_count, (size_t)id + 1, sizeof(*st.count), &ignore) < 0)
 		return -1;
 	for (size_t i = old; i < st.cap_count; i++)
 		st.count[i] = 0;
-	return (int64_t)(uint32_t)tag << 32 | (st.count[id]++ & UINT32_MAX);
+	return (int64_t)(uint32_t)key->tag << 32 | (st.count[id]++ & UINT32_MAX);
 }
 
 static bool is_wildcard(const struct pl_mpi_call *c)
@@ -316,9 +395,9 @@ static bool is_wildcard(const struct pl_mpi_call *c)
 }
 
 /* The number of the call in its communicator, in the order of issue; -1: not known yet. */
-static int64_t number_of(const struct pl_mpi_call *c)
+static int64_t number_of(const struct pl_mpi_call *c, const struct pl_mpi_comm *of)
 {
-	pl_mpi_handle handle = pl_mpi_handle_of(pl_mpi.kind, c->comm);
+	const struct counted key = counted_of(c, of);
 	struct pl_mpi_comm *comm;
 	int64_t n = -1;
 
@@ -326,8 +405,8 @@ static int64_t number_of(const struct pl_mpi_call *c)
 		return -1;
 	pthread_mutex_lock(&st.lock);
 	if (c->kind != PL_K_COLLECTIVE)
-		n = next_of(handle, c->peer, c->tag, c->kind);
-	else if ((comm = know_comm(handle)))
+		n = of->number ? next_of(&key) : -1;
+	else if ((comm = know_comm(pl_mpi_handle_of(pl_mpi.kind, c->comm))))
 		n = comm->colls++;
 	pthread_mutex_unlock(&st.lock);
 	return n;
@@ -362,15 +441,14 @@ static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_mpi_c
 				    const struct pl_mpi_comm *comm, pl_id track, int64_t seq,
 				    pl_ns end)
 {
-	struct pl_rec_event e =
-		pl_rec_event(track, c->kind, pl_rec_name(r, c->name), c->begin, end);
+	struct pl_rec_event e = pl_rec_event(track, c->kind, name_of(r, c->name), c->begin, end);
 
 	e.group = comm->group;
 	e.attrs = comm->attrs;
 	e.bytes = c->bytes;
 	e.seq = seq;
 	if (c->kind == PL_K_COLLECTIVE)
-		e.coll = pl_rec_name(r, pl_trace_coll_name(c->coll));
+		e.coll = name_of(r, pl_trace_coll_name(c->coll));
 	else if (comm->world && c->peer >= 0 && c->peer < comm->size)
 		e.peer = comm->world[c->peer];
 	return e;
@@ -405,17 +483,17 @@ void pl_mpi_put(const struct pl_mpi_call *call, const void *status)
 	if (!p || is_nothing(&c))
 		return;
 	comm = pl_mpi_comm(c.comm);
-	seq = number_of(&c);
+	seq = number_of(&c, &comm);
 	received(&c, status);
 	if (seq < 0)
-		seq = number_of(&c);
+		seq = number_of(&c, &comm);
 	e = event_of(p->rec, &c, &comm, thread_track(p->rec), seq, c.end);
 	put_event(p->rec, &e, &c);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static struct request **slot_of(pl_mpi_handle request)
+static struct chain *chain_of(pl_mpi_handle request)
 {
 	return &st.slot[(request * 0x9e3779b97f4a7c15u) >> 52 & (SLOTS - 1)];
 }
@@ -423,7 +501,8 @@ static struct request **slot_of(pl_mpi_handle request)
 /* Under the lock. NULL: too many. */
 static struct request *new_request(pl_mpi_handle handle)
 {
-	struct request *q = st.spare, **at = slot_of(handle);
+	struct chain *in = chain_of(handle);
+	struct request *q = st.spare;
 
 	if (q)
 		st.spare = q->next;
@@ -431,10 +510,22 @@ static struct request *new_request(pl_mpi_handle handle)
 		st.n_requests++;
 	if (!q)
 		return NULL;
-	while (*at) /* to the end: they are taken in turn */
-		at = &(*at)->next;
 	*q = (struct request){ .handle = handle };
-	*at = q;
+	if (in->last) /* they are taken in turn */
+		in->last->next = q;
+	else
+		in->first = q;
+	in->last = q;
+	return q;
+}
+
+/* Under the lock. *before: in its chain, or NULL. */
+static struct request *find_request(pl_mpi_handle handle, struct request **before)
+{
+	struct request *q = chain_of(handle)->first;
+
+	for (*before = NULL; q && q->handle != handle; q = q->next)
+		*before = q;
 	return q;
 }
 
@@ -450,8 +541,8 @@ static int free_track(void)
 
 static void put_issue(struct pl_recorder *r, const struct pl_mpi_call *c, int64_t corr)
 {
-	struct pl_rec_event e = pl_rec_event(thread_track(r), PL_K_HOST_OP, pl_rec_name(r, c->name),
-					     c->begin, c->end);
+	struct pl_rec_event e =
+		pl_rec_event(thread_track(r), PL_K_HOST_OP, name_of(r, c->name), c->begin, c->end);
 
 	e.corr = corr;
 	e.bytes = c->bytes;
@@ -469,8 +560,8 @@ void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request)
 	request = pl_mpi_handle_of(pl_mpi.kind, request);
 	if (!p || is_nothing(c) || request == pl_mpi.null_request)
 		return;
-	seq = number_of(c);
 	comm = pl_mpi_comm(c->comm);
+	seq = number_of(c, &comm);
 	thread = thread_track(p->rec);
 	pthread_mutex_lock(&st.lock);
 	q = new_request(request);
@@ -492,16 +583,15 @@ void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request)
 /* Takes the request out of the table. */
 static bool take_request(pl_mpi_handle handle, struct request *out)
 {
-	struct request **at, *q;
+	struct chain *in = chain_of(handle);
+	struct request *before, *q;
 
 	pthread_mutex_lock(&st.lock);
-	at = slot_of(handle);
-	while (*at && (*at)->handle != handle)
-		at = &(*at)->next;
-	q = *at;
+	q = find_request(handle, &before);
 	if (q) {
 		*out = *q;
-		*at = q->next;
+		*(before ? &before->next : &in->first) = q->next;
+		in->last = in->last == q ? before : in->last;
 		q->next = st.spare;
 		st.spare = q;
 		if (out->track >= 0)
@@ -511,16 +601,77 @@ static bool take_request(pl_mpi_handle handle, struct request *out)
 	return q != NULL;
 }
 
-static void put_collective(struct pl_recorder *r, const struct request *q, pl_ns since, pl_ns now)
+void pl_mpi_cancel(pl_mpi_handle handle)
 {
-	struct pl_rec_event e;
+	struct request *before, *q;
+
+	pthread_mutex_lock(&st.lock);
+	q = find_request(pl_mpi_handle_of(pl_mpi.kind, handle), &before);
+	if (q)
+		q->cancel = true;
+	pthread_mutex_unlock(&st.lock);
+}
+
+void pl_mpi_forget(pl_mpi_handle handle)
+{
+	const struct pl_process *p = pl_process_now();
+	struct request q;
+
+	if (p && take_request(pl_mpi_handle_of(pl_mpi.kind, handle), &q))
+		pl_rec_lost(p->rec, 1);
+}
+
+/* Was it cancelled, as the program has asked? Of a receive that was freed nobody will know; most
+ * were. */
+static bool was_cancelled(const struct request *q, const void *status)
+{
+	int yes = q->call.kind == PL_K_RECV;
+
+	return q->cancel && (!status || pl_mpi.test_cancelled(status, &yes) == 0) && yes;
+}
+
+/* A request that came to nothing: the later ones alike, which wait, move up. */
+static void give_number_back(const struct request *gone)
+{
+	const struct counted key = counted_of(&gone->call, &gone->comm);
+	pl_id id;
+
+	if (gone->seq < 0 || gone->call.kind == PL_K_COLLECTIVE)
+		return;
+	pthread_mutex_lock(&st.lock);
+	id = pl_intern_find(&st.counters, (const void *)&key, sizeof(key));
+	if (id != PL_NONE && st.count[id] > 0)
+		st.count[id]--;
+	for (size_t i = 0; i < SLOTS; i++)
+		for (struct request *q = st.slot[i].first; q; q = q->next) {
+			const struct counted other = counted_of(&q->call, &q->comm);
+
+			q->seq -= q->seq > gone->seq && !memcmp(&other, &key, sizeof(key));
+		}
+	pthread_mutex_unlock(&st.lock);
+}
+
+static pl_id coll_track(struct pl_recorder *r, int i)
+{
+	pl_id t = atomic_load(&st.coll_track[i]);
 	char text[40];
 
-	snprintf(text, sizeof(text), "MPI collectives %d", q->track);
-	e = event_of(r, &q->call, &q->comm, pl_rec_track(r, PL_T_THREAD, text), q->seq, now);
+	if (t)
+		return t - 1;
+	snprintf(text, sizeof(text), "MPI collectives %d", i);
+	t = pl_rec_track(r, PL_T_THREAD, text);
+	atomic_store(&st.coll_track[i], t + 1); /* of PL_NONE: none yet */
+	return t;
+}
+
+static void put_collective(struct pl_recorder *r, const struct request *q, pl_ns since, pl_ns now)
+{
+	struct pl_rec_event e =
+		event_of(r, &q->call, &q->comm, coll_track(r, q->track), q->seq, now);
+
 	e.corr = q->corr;
 	put_event(r, &e, &q->call);
-	e = pl_rec_event(thread_track(r), PL_K_WAIT, pl_rec_name(r, "wait"), since, now);
+	e = pl_rec_event(thread_track(r), PL_K_WAIT, name_of(r, "wait"), since, now);
 	e.corr = q->corr;
 	pl_rec(r, &e);
 }
@@ -539,9 +690,13 @@ void pl_mpi_complete(pl_mpi_handle handle, const void *status, pl_ns since)
 		put_collective(p->rec, &q, since, now);
 		return;
 	}
+	if (was_cancelled(&q, status)) {
+		give_number_back(&q);
+		return;
+	}
 	received(&q.call, status);
 	if (q.seq < 0 && !is_wildcard(&q.call))
-		q.seq = number_of(&q.call);
+		q.seq = number_of(&q.call, &q.comm);
 	e = event_of(p->rec, &q.call, &q.comm, q.thread, q.seq, now);
 	put_event(p->rec, &e, &q.call);
 }
@@ -565,7 +720,7 @@ void pl_mpi_matched(const char *name, pl_mpi_handle message, pl_mpi_handle handl
 	if (!p || is_nothing(&c))
 		return;
 	comm = pl_mpi_comm(handle);
-	seq = number_of(&c);
+	seq = number_of(&c, &comm);
 	pthread_mutex_lock(&st.lock);
 	q = new_request(pl_mpi_handle_of(pl_mpi.kind, message));
 	if (q)
@@ -612,7 +767,7 @@ void pl_mpi_span(const char *name, pl_ns begin)
 
 	if (!p)
 		return;
-	e = pl_rec_event(thread_track(p->rec), PL_K_ANNOTATION, pl_rec_name(p->rec, name), begin,
+	e = pl_rec_event(thread_track(p->rec), PL_K_ANNOTATION, name_of(p->rec, name), begin,
 			 pl_now_ns());
 	pl_rec(p->rec, &e);
 }
