@@ -54,30 +54,45 @@ def spread(values):
 
 class Cycle:
     """Which of several optimizers, or loaders, ends a step: the one that comes
-    most seldom; of those that come equally often, the last one."""
+    most seldom; of those that come equally often, the last one.  What came long
+    ago is forgotten, whole cycles at a time: in a part of a cycle some would
+    seem to come more seldom than the others."""
 
     def __init__(self):
-        self.order, self.total = [], {}
+        self.order, self.count = [], {}     # what is not forgotten
+        self.total, self.at = {}, {}    # of all: how often, and when last
+        self.n = 0
 
     def add(self, key):
+        self.n += 1
+        self.at[key] = self.n
         self.order.append(key)
-        del self.order[:-256]
+        self.count[key] = self.count.get(key, 0) + 1
         self.total[key] = self.total.get(key, 0) + 1
+        keep = min(max(256, 4 * len(self.count)), 4096)
+        if len(self.order) > 2 * keep:
+            self.forget(keep)
+
+    def forget(self, keep):
+        old, last = self.order[:-keep], self.last()
+        cut = len(old)
+        while cut and old[cut - 1] != last:
+            cut -= 1
+        del self.order[:cut or len(old)]
+        self.count = {}
+        for key in self.order:
+            self.count[key] = self.count.get(key, 0) + 1
 
     def last(self):
-        count = {}
-        for key in self.order:
-            count[key] = count.get(key, 0) + 1
-        again = {k: n for k, n in count.items() if n > 1} or count
+        again = {k: n for k, n in self.count.items()
+                 if n > 1 and not self.is_gone(k)} or self.count
         least = min(again.values())
         return [k for k, n in again.items() if n == least][-1]
 
     def is_gone(self, key):
         """Has it not come for long?"""
-        order = self.order[::-1]
-        if key not in order:
-            return True
-        return order.index(key) > 4 + 4 * len(order) / order.count(key)
+        n = self.count.get(key)
+        return not n or self.n - self.at[key] > 4 + 4 * len(self.order) / n
 
 
 class Recorder:

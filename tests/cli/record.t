@@ -135,6 +135,12 @@ for mode in '' --light; do
 done
 job 0 two 12 --record-steps=2 --skip-steps=3
 check "two optimizers are one step" recorded 3 4
+for many in 'two 2' 'three 3'; do
+	job 0 "${many% *}" 310 --record-steps=2 --skip-steps=300
+	check "... also after many steps" recorded 300 301
+	check "... with the step of each" test "$("$trace" -q -O jsonl --step=300 --name=Optimizer.step "$dir" 2>/dev/null |
+		grep -c '"type":"event"')" = "${many#* }"
+done
 job 0 seldom 15 --record-steps=1
 check "the optimizer that steps most seldom counts" recorded 5
 check "its step has two of the other" test "$("$trace" -q -O jsonl --step=5 --name=Optimizer.step "$dir" 2>/dev/null |

@@ -12,7 +12,7 @@ if how == "asks":
     assert importlib.util.find_spec("torch")
 import torch    # noqa: E402
 
-one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
+one, two, three = (torch.optim.Optimizer() for _ in range(3))
 net = torch.nn.Linear(torch.nn.Linear(torch.nn.ModuleList(torch.nn.Linear())))
 scaler = torch.amp.GradScaler()
 gc.disable()
@@ -55,8 +55,10 @@ def loop():
             torch.autograd.backward(one.step, two.step)
         else:
             one.step()
-            if how == "two":
+            if how in ("two", "three"):
                 two.step()
+            if how == "three":
+                three.step()
             if how == "seldom" and i % 2:
                 two.step()
         if how == "pauses" and i % 2:
