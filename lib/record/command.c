@@ -40,8 +40,9 @@
 struct said {
 	const struct pl_log *log;
 	unsigned python, torch;
-	int began;    /* recordings that have begun and not ended */
-	int64_t seen; /* most steps of a process that recorded none; -1: none ended so */
+	unsigned of_torch; /* files of the profiler of PyTorch */
+	int began;	   /* recordings that have begun and not ended */
+	int64_t seen;	   /* most steps of a process that recorded none; -1: none ended so */
 	struct reason {
 		char text[300];
 		unsigned processes;
@@ -131,6 +132,15 @@ static int write_hook(const char *folder, struct pl_err *err)
 		return pl_fail_sys(err, "%s", folder);
 	PL_CHECK(write_text(folder, "sitecustomize.py", hook_py, err));
 	return write_text(folder, "light.py", light_py, err);
+}
+
+/* A rank that was killed leaves links there (entry/nccl.c). */
+static void remove_links(const char *folder)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/.nccl", folder);
+	pl_remove_folder(path);
 }
 
 static void remove_hook(const char *folder)
@@ -425,6 +435,7 @@ static int count_files(const char *folder, struct said *s, struct pl_recorded *r
 		if (fstatat(dirfd(d), e->d_name, &st, 0) < 0 || !S_ISREG(st.st_mode))
 			continue;
 		r->files++;
+		s->of_torch += strstr(e->d_name, ".pt.trace.json") != NULL;
 		r->bytes += st.st_size;
 		if (sscanf(e->d_name, "rank%d.%7s", &rank, what) == 2 && rank >= 0)
 			rc = add_rank(s, rank, err);
@@ -435,49 +446,48 @@ static int count_files(const char *folder, struct said *s, struct pl_recorded *r
 	return rc;
 }
 
-/* Why nothing was recorded, and what to do. */
-static void explain(const struct pl_record *o, const struct said *s, char *const *argv)
+/* Why nothing was recorded (what: says that), and what to do. Libraries may have recorded a program
+ * that is none of PyTorch, in which nothing is missing. */
+static void explain(const struct pl_record *o, const struct said *s, char *const *argv,
+		    unsigned files, const char *what)
 {
 	const char *option = leaves_out(argv);
 	int64_t skip = pl_max_i64(1, o->skip < 0 ? PL_RECORD_SKIP : o->skip);
 
-	if (s->n_why)
+	if (s->n_why || (files && !s->torch && (s->python || !option)))
 		return;
 	if (!s->python && option)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: python %s does not load the hook that records; leave "
-		       "the option out",
-		       option);
+		       "%s: python %s does not load the hook that records; leave the option out",
+		       what, option);
 	else if (!s->python)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: no process of the command is a Python that loads the "
-		       "hook "
-		       "(python -E, -I and -S do not), and none used a library that is recorded");
+		       "%s: no process of the command is a Python that loads the hook "
+		       "(python -E, -I and -S do not), and none used a library that is recorded",
+		       what);
 	else if (!s->torch)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: Python ran, but did not import torch, and other "
-		       "frameworks "
-		       "have no hook here; give the files of their own profiler to trace");
+		       "%s: Python ran, but did not import torch, and other frameworks have no "
+		       "hook here; give the files of their own profiler to trace",
+		       what);
 	else if (s->seen > skip)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: the job read %lld batches, but no optimizer made a "
-		       "step, for "
-		       "which the hook waits for %lld batches more where gradients are on; make "
+		       "%s: the job read %lld batches, but no optimizer made a step, for which the "
+		       "hook waits for %lld batches more where gradients are on; make "
 		       "--skip-steps smaller, or let the job run longer",
-		       (long long)s->seen, (long long)PATIENCE);
+		       what, (long long)s->seen, (long long)PATIENCE);
 	else if (s->seen > 0)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: the job made %lld steps, and the first %lld are left "
-		       "out "
+		       "%s: the job made %lld steps, and the first %lld are left out "
 		       "(--skip-steps)",
-		       (long long)s->seen, (long long)skip);
+		       what, (long long)s->seen, (long long)skip);
 	else
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: no step was found; a step is that of an optimizer of "
-		       "torch.optim (not one that torch.compile took in), else a batch of a "
-		       "DataLoader, "
-		       "else a call of torch.profiler.profile.step(); of inference, count calls of "
-		       "the model: --steps-by=calls");
+		       "%s: no step was found; a step is that of an optimizer of torch.optim (not "
+		       "one that torch.compile took in), else a batch of a DataLoader, else a call "
+		       "of torch.profiler.profile.step(); of inference, count calls of the model: "
+		       "--steps-by=calls",
+		       what);
 }
 
 static int look(const struct pl_record *o, const char *folder, const char *hook, char *const *argv,
@@ -495,8 +505,9 @@ static int look(const struct pl_record *o, const char *folder, const char *hook,
 		       "keeps events in memory, and SIGKILL and crashes leave no time to write "
 		       "them",
 		       s->began, s->began == 1 ? "" : "es");
-	else if (!r->files)
-		explain(o, s, argv);
+	else if (!s->of_torch)
+		explain(o, s, argv, r->files,
+			r->files ? "no step of PyTorch was recorded" : "nothing was recorded");
 	r->cost = NAN;
 	if (s->n_costs) {
 		const struct cost *middle = &s->cost[s->n_costs / 2];
@@ -539,8 +550,10 @@ int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
 	PL_TRY(run_command(argv, r, err));
 	rc = look(o, whole, hook, argv, &s, r, err);
 out:
-	if (used)
+	if (used) {
 		remove_hook(hook);
+		remove_links(whole);
+	}
 	if (made)
 		rmdir(whole); /* if it is empty */
 	pl_free(s.cost);

@@ -14,7 +14,8 @@ DIR = os.environ.get("PACELINE_RECORD_DIR", "")
 STEPS = int(os.environ.get("PACELINE_RECORD_STEPS", "3"))
 LIGHT = os.environ.get("PACELINE_RECORD_MODE") == "light"
 SKIP = int(os.environ.get("PACELINE_RECORD_SKIP", "5"))
-RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+         "SLURM_PROCID")    # as lib/record/entry/process.c
 SHORT = 1000000     # ns: pauses below are not noted
 MOST_PAUSES = 10000
 PATIENCE = 32   # batches without a step of an optimizer, where gradients are on
@@ -24,11 +25,16 @@ if BY != "auto":
     BEST = (BY,)
 
 
+def process():
+    """Its number; also that of its host, where several share the folder."""
+    return "%d.%s" % (os.getpid(), os.uname().nodename.replace("/", "_"))
+
+
 def say(*words):
     """One line for trace, which may be killed or gone."""
     line = " ".join(map(str, words)).replace("\n", " ") + "\n"
     try:
-        fd = os.open(os.path.join(FOLDER, str(os.getpid())),
+        fd = os.open(os.path.join(FOLDER, process()),
                      os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             os.write(fd, line.encode("utf-8", "replace"))
@@ -118,6 +124,7 @@ class Recorder:
         self.updated = False    # an optimizer has made a step in a backward pass
         self.n = self.first = self.recorded = 0
         self.profile = self.mark = self.rank = None
+        self.owes = False   # the word of what became of a recording
         self.prepared = self.mine = False
         self.light = None   # from the step before the first that it records
         self.pauses = []    # of recorded steps: (name, begin, end, thread)
@@ -160,7 +167,7 @@ class Recorder:
         try:
             self.end_of_step(now)
         except Exception as e:  # never the script's problem
-            self.give_up("why recording failed: %s: %s" % (type(e).__name__, e))
+            self.abandon("why recording failed: %s: %s" % (type(e).__name__, e))
 
     def end_of_pass(self):
         """Outside of a backward pass. Optimizers that hooks call inside it, one
@@ -217,7 +224,8 @@ class Recorder:
         self.rank = self.find_rank()
         self.name = self.reserve()
         if not self.name:
-            self.give_up("why another process has recorded rank %d" % self.rank)
+            self.give_up("why another process has recorded rank %d"
+                         % (self.rank or 0))
             return
         self.profile = profiler.profile(activities=kinds, record_shapes=True)
         self.mine = True
@@ -282,6 +290,7 @@ class Recorder:
         self.watch_garbage(True)
         self.first = self.n
         say("began", self.n)
+        self.owes = True
         self.guard_exit()
         self.begin_mark()
 
@@ -307,7 +316,7 @@ class Recorder:
         if threading.get_ident() != self.thread:    # PyTorch crashes
             kept.append(self.profile)
             self.profile = None
-            say("dropped")
+            self.drop()
             say("why the recording could not be ended: the profiler of PyTorch "
                 "must be stopped by the thread whose steps it records, and that "
                 "one had made", self.recorded, "of", STEPS,
@@ -317,7 +326,7 @@ class Recorder:
         if keep:
             self.write(light)
         else:
-            say("dropped")
+            self.drop()
         self.profile = None
 
     def stop_light(self):
@@ -353,6 +362,7 @@ class Recorder:
                                      "unfinished step\""))
         os.rename(path, os.path.join(DIR, self.name))
         say("file", self.name, self.first, self.recorded)
+        self.owes = False
 
     def say_cost(self):
         if self.plain and self.during:
@@ -405,8 +415,29 @@ class Recorder:
         say(*words)
         self.close()
 
+    def drop(self):
+        if self.owes:
+            say("dropped")
+        self.owes = False
+
+    def abandon(self, *words):
+        """Recording failed in the middle: the profiler must not go on."""
+        self.stop_light()
+        profile, self.profile = self.profile, None
+        if self.phase == "record" and profile:
+            self.mine = True
+            try:
+                profile.stop_trace()
+            except Exception:   # it may be what failed
+                pass
+            finally:
+                self.mine = False
+        self.give_up(*words)
+
     def close(self):
+        self.drop()
         self.phase = "done"
+        self.watch_garbage(False)
         self.unguard_exit()
         self.stop_light()
         self.profile = self.mark = None

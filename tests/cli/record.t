@@ -102,7 +102,7 @@ fi
 PYTHONPATH=$SRC/tests/emu
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH PYTHONDONTWRITEBYTECODE
-unset RANK OMPI_COMM_WORLD_RANK SLURM_PROCID PMI_RANK
+unset RANK OMPI_COMM_WORLD_RANK PMIX_RANK PMI_RANK SLURM_PROCID
 job() { # job WANT HOW STEPS [OPTION]...: a job of tests/emu/record_job.py, recorded in $dir
 	n=$((n + 1))
 	dir=$TMP/job$n
@@ -161,6 +161,12 @@ check "without a loader: what the script says" recorded 5 6 7
 job 0 plain 12 --steps-by=profiler
 says 'no step was found' "no other way of telling steps where one is chosen"
 says 'of inference, count calls of the model: --steps-by=calls' "... with the remedy"
+status 0 "... beside what a library has written" "$trace" --steps-by=profiler -o "$TMP/beside" -- sh -c "mkdir '$TMP/beside/.nccl'
+	ln -s 0 '$TMP/beside/.nccl/0123456789abcdef.0'
+	echo >'$TMP/beside/rank0.mpi.trace'
+	exec python3 '$SRC/tests/emu/record_job.py' plain 12"
+says 'no step of PyTorch was recorded: no step was found' "... that is said, too"
+check "... and links of killed ranks are removed" test "$(ls -A "$TMP/beside")" = rank0.mpi.trace
 job 0 infer 16 --steps-by=calls
 check "inference: calls of the model" recorded 5 6 7
 check "... which nothing sees any more afterwards" grep -qx 'as before' "$TMP/out"
@@ -203,6 +209,9 @@ says 'could not be ended: RuntimeError: the profiler refuses' "a failure of the 
 holds "$TMP/out" 'job is done' "... and is not the script's"
 job 0 late 12
 check "... which is no crash" no grep -q 'ended while recording' "$TMP/err"
+job 0 full 12
+says 'recording failed: OSError: .*No space left on device' "a file that cannot be written"
+check "... is no crash" no grep -q 'ended while recording' "$TMP/err"
 job 0 early 12 --steps-by=calls --light
 check "nothing stays in its place where the script's profiler comes first" grep -qx 'as before' "$TMP/out"
 check "... and the begin of a step is no recording" no test -e "$dir"

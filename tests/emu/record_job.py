@@ -27,6 +27,10 @@ def refuse(profile):
     raise RuntimeError("the profiler refuses")
 
 
+def no_room(profile, path):
+    raise OSError(28, "No space left on device")
+
+
 def loop():
     for i in range(steps):
         last = i == steps - 1
@@ -66,6 +70,8 @@ def loop():
             torch.save(objects, os.devnull)
         if how == "refuses" and i == 4:
             torch.profiler.profile.stop_trace = refuse
+        if how == "full":
+            torch.profiler.profile.export_chrome_trace = no_room
         if how == "own" and i == 2 or how in ("late", "refuses") and i == 4:
             mine = torch.profiler.profile([])
             mine.start_trace()
