@@ -123,6 +123,11 @@ static void leave_ring(void *ring)
 
 	if (!x)
 		return;
+	/* something later in the end of this thread may record: into another ring */
+	if (own_ring.ring == x) {
+		own_ring.ring = NULL;
+		own_ring.number = 0;
+	}
 	atomic_store_explicit(&x->taken, false, memory_order_release);
 	ring_free(x);
 }
