@@ -32,8 +32,10 @@
 #include "record/internal.h"
 #include "record/nccl.h"
 
-#define RING  16384
-#define LOCKS 64
+#define RING	   16384
+#define LOCKS	   64
+#define LEFT_OUT   64 /* slots in a row, at most */
+#define AWAITED_NS 30000000000
 
 struct comm {
 	struct pl_nccl_comm c; /* first */
@@ -196,12 +198,29 @@ static bool end_slot(struct slot *s, struct slot *out)
 	return true;
 }
 
+/* A transfer may wait in its stream while thousands of steps of others begin and end. */
+static bool is_awaited(const struct slot *s, pl_ns now)
+{
+	return s->number && s->wanted && !s->told && is_transfer(s->e.type) &&
+	       (s->comm->mask & NP_KERNEL_CH) && now - s->e.begin < AWAITED_NS;
+}
+
+/* Numbers whose slot is awaited are left out, if these are not too many. */
 static void *new_handle(struct slot *filled, uint64_t type)
 {
-	uint64_t number = atomic_fetch_add(&st.used, 1) + 1;
-	struct slot *s = slot_lock(number), old;
-	bool overtaken = end_slot(s, &old);
+	uint64_t number = 0;
+	struct slot *s = NULL, old;
+	bool overtaken;
 
+	for (int i = 0; i < LEFT_OUT; i++) {
+		if (s)
+			slot_unlock(s);
+		number = atomic_fetch_add(&st.used, 1) + 1;
+		s = slot_lock(number);
+		if (!is_awaited(s, filled->e.begin))
+			break;
+	}
+	overtaken = end_slot(s, &old);
 	filled->number = number;
 	filled->e.comm = &filled->comm->c;
 	filled->e.type = type;

@@ -279,6 +279,48 @@ static void test_mask(void)
 	pl_nccl_receive(NULL);
 }
 
+/* ---- a collective that waits longer than others ------------------------------------------------
+ */
+
+static int ends;
+static char times[16];
+
+static void at_end(const struct pl_nccl_event *e)
+{
+	/* those that were never over stand in the ring, too */
+	if (e->type != NP_COLL || e->issued || e->comm->number != 7)
+		return;
+	ends++;
+	snprintf(times, sizeof(times), "%s", e->times);
+}
+
+static void test_waiting(void)
+{
+	static const struct pl_nccl_receiver r = { .on = always,
+						   .mask = NP_COLL | NP_PROXY_OP | NP_KERNEL_CH,
+						   .event = at_end };
+	const union np_what op = { .proxy_op = { .pid = getpid() } };
+	const union np_what channel = { .kernel_ch = { .timer = 1000 } };
+	union np_what what = coll("AllReduce", 8, "ncclFloat32");
+	union np_args args = { .timer = 2000 };
+	void *c, *h;
+	int mask;
+
+	pl_nccl_receive(&r);
+	ncclProfiler_v5.init(&context, 7, &mask, "world", 1, 2, 0, NULL);
+	what.coll.channels = 1;
+	c = start(NP_COLL, NULL, &what);
+	ncclProfiler_v5.stop(c);
+	for (int i = 0; i < 40000; i++)
+		ncclProfiler_v5.stop(start(NP_PROXY_OP, c, &op));
+	is_i64(ends, 0, "a collective waits in its stream, while much happens");
+	h = start(NP_KERNEL_CH, c, &channel);
+	ncclProfiler_v5.state(h, NP_KERNEL_CH_STOP, &args);
+	ncclProfiler_v5.stop(h);
+	ok(ends == 1 && !strcmp(times, "device"), "and has the times of its kernel: %s", times);
+	pl_nccl_receive(NULL);
+}
+
 static void test_v4(void)
 {
 	struct np_event_v4 e = { .type = NP_GROUP };
@@ -334,5 +376,6 @@ int main(int argc, char **argv)
 	got.n = 0;
 	ok(all_reduce(10, NULL) == 0 && got.n == 0, "nothing more when the trace is over");
 	test_mask();
+	test_waiting();
 	return done_testing();
 }
