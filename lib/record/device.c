@@ -16,17 +16,27 @@
  *   older library does not say; then kernels and collectives of one kind are paired in order.
  * - A message of a collective on a network begins with its kernel, or later.
  *
+ * Others join while the device works. Then the halves of a pair may be told at different joins, in
+ * any order, and a kernel that waits for other ranks comes minutes after its collective. So what
+ * may still be asked for is kept; of each sort not more than some ten thousand, and the oldest are
+ * written as they are, or counted.
+ *
  * O(n log n) in the events that are kept.
  */
 #include <pthread.h>
 
 #include "record/device.h"
 
+#define KEPT	   65536      /* of each sort */
+#define RECORDS_NS 5000000000 /* waits are told at most that long after a record */
+#define LAUNCHES   1024	      /* that may have kernels which come after those of later ones */
+
 struct pending { /* an event that has to be joined, with its texts */
 	struct pl_device_event e;
 	pl_id name, group;
 	uint8_t coll;	/* enum pl_coll */
 	uint64_t order; /* of arrival */
+	pl_ns arrived;
 	bool done;
 };
 struct pending_list {
@@ -53,11 +63,12 @@ struct pl_device_join {
 	struct pending_list wait, record, kernel, launch, comm, range, message;
 	struct span *span; /* of kernels that are known, for messages that come later */
 	size_t n_spans, cap_spans;
-	bool told_comm;	 /* a library tells its collectives */
-	size_t n_new;	 /* pending events since the last join */
-	pl_ns joined_ns; /* time of the last join */
-	uint64_t order;	 /* events that were pending so far */
-	uint64_t lost;	 /* there was no memory for them */
+	bool told_comm;	   /* a library tells its collectives */
+	size_t n_new;	   /* pending events since the last join */
+	pl_ns joined_ns;   /* time of the last join */
+	uint64_t order;	   /* events that were pending so far */
+	uint64_t launched; /* greatest launch whose kernel was joined */
+	uint64_t lost;	   /* there was no room for them */
 };
 
 static void remove_done(struct pending_list *l)
@@ -221,6 +232,8 @@ static const struct pl_device_event *record_of(const struct pending_list *l,
 
 static void join_waits(struct pl_device_join *x, bool last)
 {
+	pl_ns now = pl_now_ns();
+
 	pl_sort(x->record.v, x->record.n, sizeof(*x->record.v), by_event);
 	for (size_t i = 0; i < x->wait.n; i++) {
 		struct pending *w = &x->wait.v[i];
@@ -232,7 +245,8 @@ static void join_waits(struct pl_device_join *x, bool last)
 	}
 	remove_done(&x->wait);
 	for (size_t i = 0; i + 1 < x->record.n; i++)
-		x->record.v[i].done = x->record.v[i].e.event == x->record.v[i + 1].e.event;
+		x->record.v[i].done = x->record.v[i].e.event == x->record.v[i + 1].e.event &&
+				      now - x->record.v[i].arrived > RECORDS_NS;
 	remove_done(&x->record);
 }
 
@@ -356,11 +370,14 @@ static void join_comm(struct pl_device_join *x, bool last)
 			to++;
 		if (launch)
 			put_launch(x, i, to, launch);
+		x->launched = launch > x->launched ? launch : x->launched;
 	}
 	pair_in_order(x, last);
 	remove_done(&x->kernel);
 	remove_done(&x->comm);
-	x->launch.n = 0;
+	for (size_t i = 0; i < x->launch.n; i++)
+		x->launch.v[i].done = x->launch.v[i].e.launch + LAUNCHES <= x->launched;
+	remove_done(&x->launch);
 }
 
 /* ---- messages ------------------------------------------------------------------------------ */
@@ -412,6 +429,48 @@ static void join_messages(struct pl_device_join *x, bool last)
 	x->n_spans = n;
 }
 
+/* ---- what is too much ---------------------------------------------------------------------- */
+
+PL_COMPARATOR(by_arrival, struct pending, order);
+
+/* How many are let go, which are first then, because they are the oldest. */
+static size_t too_many(struct pending_list *l)
+{
+	if (l->n <= KEPT)
+		return 0;
+	pl_sort(l->v, l->n, sizeof(*l->v), by_arrival);
+	return l->n - KEPT / 2;
+}
+
+static void let_go(struct pl_device_join *x)
+{
+	struct pending_list *const counted[] = { &x->comm, &x->range, &x->message };
+	struct pending_list *const ignored[] = { &x->record, &x->launch };
+	size_t n = too_many(&x->kernel);
+
+	for (size_t i = 0; i < n; i++) {
+		put_comm(x, &x->kernel.v[i], NULL, 0);
+		x->kernel.v[i].done = true;
+	}
+	remove_done(&x->kernel);
+	n = too_many(&x->wait);
+	for (size_t i = 0; i < n; i++) {
+		put_sync(x, &x->wait.v[i].e, NULL);
+		x->wait.v[i].done = true;
+	}
+	remove_done(&x->wait);
+	for (size_t k = 0; k < PL_LEN(counted) + PL_LEN(ignored); k++) {
+		bool counts = k < PL_LEN(counted);
+		struct pending_list *l = counts ? counted[k] : ignored[k - PL_LEN(counted)];
+
+		n = too_many(l);
+		x->lost += counts ? n : 0;
+		for (size_t i = 0; i < n; i++)
+			l->v[i].done = true;
+		remove_done(l);
+	}
+}
+
 /* ---- from the source ----------------------------------------------------------------------- */
 
 static void add_pending(struct pl_device_join *x, struct pending_list *l,
@@ -421,7 +480,8 @@ static void add_pending(struct pl_device_join *x, struct pending_list *l,
 	struct pending h = { .e = *e,
 			     .name = text_of(x, e->name),
 			     .group = text_of(x, e->group),
-			     .order = x->order++ };
+			     .order = x->order++,
+			     .arrived = pl_now_ns() };
 
 	h.coll = (uint8_t)pl_trace_coll_find(e->name ? e->name : "", e->name ? strlen(e->name) : 0);
 	h.e.name = h.e.group = NULL;
@@ -473,6 +533,7 @@ void pl_device_join_now(struct pl_device_join *x, bool last)
 	join_ranges(x, last);
 	join_comm(x, last || !x->told_comm); /* nobody will say more of the kernels */
 	join_messages(x, last);
+	let_go(x);
 	x->n_new = 0;
 	x->joined_ns = pl_now_ns();
 	pthread_mutex_unlock(&x->lock);

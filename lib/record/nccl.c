@@ -54,6 +54,7 @@ struct slot {
 	void *coll;   /* of a network operation and its steps: handle of the collective */
 	pl_ns kernel; /* of a collective: when its kernel began, 0: not known */
 	bool wanted, stopped, told;
+	bool captured; /* a call whose collectives run later, as a graph */
 	uint8_t channels_done;
 	struct pl_nccl_event e;
 	uint64_t gpu[2];  /* of a channel: times of the device, 0 none */
@@ -337,6 +338,7 @@ static void begin_api(struct slot *s, uint64_t type, const union np_what *w)
 	s->e.bytes =
 		whole_bytes(s->comm, s->func, s->dtype, coll ? w->api.count : w->p2p_api.count);
 	s->e.stream = (uint64_t)(uintptr_t)(coll ? w->api.stream : w->p2p_api.stream);
+	s->captured = coll ? w->api.captured : w->p2p_api.captured;
 }
 
 static void begin_proxy_op(struct slot *s, const struct np_proxy_op *e)
@@ -353,7 +355,7 @@ static void inherit(struct slot *s, uint64_t type, const struct slot *parent)
 {
 	const struct pl_nccl_event *p = &parent->e;
 
-	s->e.launch = p->launch;
+	s->e.launch = parent->captured ? 0 : p->launch; /* a graph is launched by other calls */
 	s->e.stream = p->stream;
 	if (type == NP_PROXY_OP || type == NP_PROXY_STEP || type == NP_KERNEL_CH) {
 		s->e.seq = p->seq;

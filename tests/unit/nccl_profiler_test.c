@@ -162,6 +162,18 @@ static void test_sizes(void)
 	}
 }
 
+static void test_graphs(void)
+{
+	union np_what what = { .api = { .func = "AllReduce", .captured = true } };
+	void *call = start(NP_COLL_API, start(NP_GROUP_API, NULL, NULL), &what);
+
+	got.n = 0;
+	what = coll("AllReduce", 10, "ncclFloat32");
+	start(NP_COLL, call, &what);
+	ok(got.n == 1 && got.e[0].launch == 0,
+	   "a collective of a graph is not that of the launch in which it was captured");
+}
+
 static void test_transfers(void)
 {
 	union np_what what = {
@@ -371,6 +383,7 @@ int main(int argc, char **argv)
 	test_sizes();
 	test_transfers();
 	test_network();
+	test_graphs();
 	test_v4();
 	pl_cuda_trace_stop(trace, true);
 	got.n = 0;
