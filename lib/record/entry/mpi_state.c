@@ -640,7 +640,7 @@ static void give_number_back(const struct request *gone)
 		return;
 	pthread_mutex_lock(&st.lock);
 	id = pl_intern_find(&st.counters, (const void *)&key, sizeof(key));
-	if (id != PL_NONE && st.count[id] > 0)
+	if (id < st.cap_count && st.count[id] > 0)
 		st.count[id]--;
 	for (size_t i = 0; i < SLOTS; i++)
 		for (struct request *q = st.slot[i].first; q; q = q->next) {
