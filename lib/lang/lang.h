@@ -152,6 +152,7 @@ struct pl_lang_word {
 	uint32_t value;	 /* where the value of "key=value" begins in it; 0: it is none */
 	uint32_t column; /* from 1, in bytes */
 	bool quoted;	 /* then it is a name, and no key */
+	bool whole;	 /* the value was quoted: no comma ends it */
 };
 struct pl_lang_reader {
 	const struct pl_lang_schema *schema;

@@ -196,6 +196,7 @@ static int plain(struct pl_lang_reader *r, struct line *l, struct pl_err *err)
 {
 	uint32_t at = column(l);
 	char *s = l->p;
+	bool whole;
 
 	for (; !ends_word((unsigned char)*l->p); l->p++)
 		if ((unsigned char)*l->p < 0x20 || *l->p == 0x7f || *l->p == '\\')
@@ -204,7 +205,8 @@ static int plain(struct pl_lang_reader *r, struct line *l, struct pl_err *err)
 					    "quotes and escape it with a backslash",
 					    (unsigned char)*l->p);
 	l->c = *l->p;
-	if (l->c == '"') {
+	whole = l->c == '"';
+	if (whole) {
 		char *out = l->p++;
 
 		if (value_of(s, (size_t)(out - s)) != (uint32_t)(out - s))
@@ -215,7 +217,9 @@ static int plain(struct pl_lang_reader *r, struct line *l, struct pl_err *err)
 	} else {
 		*l->p = '\0';
 	}
-	return pl_lang_add_word(r, s, false, at, err);
+	PL_CHECK(pl_lang_add_word(r, s, false, at, err));
+	r->word[r->n - 1].whole = whole;
+	return 0;
 }
 
 /* The words of one line; l->p is behind its end afterwards. */

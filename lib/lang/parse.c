@@ -621,7 +621,7 @@ static int split_commas(struct pl_lang_reader *r, const struct pl_lang_row *row,
 {
 	for (size_t i = 1; i < r->n; i++) {
 		struct pl_lang_word w = r->word[i];
-		char *comma = w.quoted ? NULL : pl_lang_comma(row, w.s);
+		char *comma = w.quoted || w.whole ? NULL : pl_lang_comma(row, w.s);
 
 		if (!comma)
 			continue;

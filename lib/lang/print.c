@@ -156,6 +156,14 @@ static bool like_key(const struct pl_lang_row *row, const char *s)
 	return false;
 }
 
+/* "a,step=3": would it be taken for two words? */
+static bool like_words(const struct pl_lang_row *row, const char *s)
+{
+	const char *comma = row->commas ? strchr(s, ',') : NULL;
+
+	return comma && strchr(comma, '=');
+}
+
 /* `row` NULL: it stands behind a key. */
 static void put_name(struct pl_writer *w, const struct pl_lang_row *row, const char *s)
 {
@@ -172,6 +180,7 @@ static void put_value(struct pl_writer *w, const struct pl_lang_statement *st, s
 	const struct pl_lang_field *f = pl_lang_field_at(st, i);
 	const struct pl_lang_value *v = &st->value[i];
 	bool key = f->flags & PL_LANG_KEY;
+	const char *s;
 	char text[64];
 
 	pl_write_char(w, ' ');
@@ -181,7 +190,11 @@ static void put_value(struct pl_writer *w, const struct pl_lang_statement *st, s
 		return;
 	if (key)
 		pl_write_char(w, '=');
-	put_name(w, key ? NULL : st->row, pl_lang_value_text(f, v, text, sizeof(text)));
+	s = pl_lang_value_text(f, v, text, sizeof(text));
+	if (key && like_words(st->row, s))
+		put_quoted(w, s, strlen(s));
+	else
+		put_name(w, key ? NULL : st->row, s);
 }
 
 void pl_lang_write(struct pl_writer *w, const struct pl_lang_statement *st)

@@ -77,6 +77,20 @@ static const char older[] = HEAD "base \"a job.graph\"\n"
 				 "set all to 25us\n"
 				 "fix rank=3 to median\n";
 
+static void commas_in_quotes(void)
+{
+	static const char text[] = HEAD "remove name=\"a,step=3\"\n"
+					"scale name=\"gemm<m=1,size=64>\" by=0.5\n"
+					"scale name=gemm<4,5> by=0.5\n";
+	struct pl_buf b = { 0 };
+	struct pl_plan p;
+
+	ok(read_str(text, &p) == 0, "a quoted value with a comma: %s", last.msg);
+	is_str(written(&p, pl_plan_write_text, &b), text, "... is one, and stays one");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+}
+
 static void text_is_kept(void)
 {
 	struct pl_buf b = { 0 };
@@ -631,6 +645,7 @@ static void names(void)
 int main(void)
 {
 	text_is_kept();
+	commas_in_quotes();
 	by_hand();
 	errors();
 	random_plans();
