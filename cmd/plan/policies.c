@@ -88,8 +88,8 @@ static void put_json(const struct pl_sim_policies *p, const char *name, const ch
 }
 
 static void put_text(const struct pl_sim_policies *p, const char *name, const char *reason,
-		     const char *path, const struct pl_table *t, const struct pl_table *sums,
-		     struct pl_writer *w)
+		     const char *path, const char *speeds, const struct pl_table *t,
+		     const struct pl_table *sums, struct pl_writer *w)
 {
 	pl_write_format(w, "%u workers, H = %.3g; policies of paceline-policy(5), simulated\n\n",
 			p->workers, p->heterogeneity);
@@ -99,8 +99,8 @@ static void put_text(const struct pl_sim_policies *p, const char *name, const ch
 	pl_table_write(sums, w, PL_TABLE_TEXT, NULL);
 	pl_write_format(w, "\nrecommended: %s\n%s\n", name, reason);
 	if (p->best)
-		pl_write_format(w, "try it: run --policies=bsp,%s --target-loss=LOSS %s\n", name,
-				path);
+		pl_write_format(w, "try it: run --policies=bsp,%s%s%s --target-loss=LOSS %s\n",
+				name, speeds ? " --speeds=" : "", speeds ? speeds : "", path);
 }
 
 int plan_policies(const struct config *c, struct pl_input *input, struct pl_out *out,
@@ -135,7 +135,7 @@ int plan_policies(const struct config *c, struct pl_input *input, struct pl_out 
 	if (c->to == AS_JSON)
 		put_json(&p, name, reason, &t, &sums, &w);
 	else
-		put_text(&p, name, reason, pl_inputs_name(input), &t, &sums, &w);
+		put_text(&p, name, reason, pl_inputs_name(input), c->speeds, &t, &sums, &w);
 	rc = pl_write_end(&w, err);
 out:
 	if (rc < 0)
