@@ -105,11 +105,12 @@ static void body(struct pl_setter *s)
 	if (pl_settings_algorithm(s->p) == PL_ALGO_PS)
 		put_servers(s);
 	if (acc)
-		pl_write_format(&s->w,
-				"# microbatches, in PyTorch: "
-				"byteps.torch.DistributedOptimizer(..., "
-				"backward_passes_per_step=%lld)\n",
-				(long long)acc);
+		pl_write_format(
+			&s->w,
+			"# microbatches of 1/%lld of the batch each, and of its loss, in PyTorch: "
+			"byteps.torch.DistributedOptimizer(..., "
+			"backward_passes_per_step=%lld)\n",
+			(long long)acc, (long long)acc);
 }
 
 const struct pl_settings pl_settings_byteps = { "byteps",

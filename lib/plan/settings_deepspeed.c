@@ -33,7 +33,7 @@ static void put_buckets(struct pl_setter *s, const struct pl_one_size *one, bool
 			next(any), (long long)one->size, (long long)(one->size + one->size % 2));
 }
 
-static void put_notes(struct pl_setter *s, const struct pl_one_size *one)
+static void put_notes(struct pl_setter *s, const struct pl_one_size *one, int64_t acc)
 {
 	const char *nccl = pl_settings_nccl(s, true);
 
@@ -46,6 +46,12 @@ static void put_notes(struct pl_setter *s, const struct pl_one_size *one)
 				ELEMENT);
 		pl_settings_put_differ(s, one);
 	}
+	if (acc)
+		pl_write_format(
+			&s->w,
+			"# the batch of a rank stays as it is: train_micro_batch_size_per_gpu is "
+			"1/%lld of it\n",
+			(long long)acc);
 	if (pl_settings_last(s->p, PL_RW_RECOMPUTE))
 		pl_write_format(&s->w, "# recomputation is for the model to do: it calls "
 				       "deepspeed.checkpointing.checkpoint for its layers\n");
@@ -60,14 +66,17 @@ static void body(struct pl_setter *s)
 
 	if (s->s.n)
 		pl_settings_one_size(s, PL_CLOSE_BEFORE, ELEMENT, &one);
-	put_notes(s, &one);
+	put_notes(s, &one, acc);
 	pl_write_format(&s->w, "{");
 	if (acc)
 		pl_write_format(&s->w, "%s\"gradient_accumulation_steps\": %lld", next(&any),
 				(long long)acc);
 	if (pl_settings_half(s->p)) {
 		s->done |= 1u << PL_RW_PRECISION;
-		pl_write_format(&s->w, "%s\"%s\": { \"enabled\": true }", next(&any), word);
+		pl_write_format(&s->w,
+				"%s\"%s\": { \"enabled\": true },\n"
+				"  \"communication_data_type\": \"fp32\"",
+				next(&any), word);
 	}
 	if (s->s.n)
 		put_buckets(s, &one, &any);

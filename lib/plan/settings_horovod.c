@@ -96,7 +96,10 @@ static void body(struct pl_setter *s)
 	if (s->s.n)
 		pl_write_format(&s->w, "    groups=groups,\n");
 	if (acc)
-		pl_write_format(&s->w, "    backward_passes_per_step=%lld,\n", (long long)acc);
+		pl_write_format(&s->w,
+				"    # passes of 1/%lld of the batch each, and of its loss\n"
+				"    backward_passes_per_step=%lld,\n",
+				(long long)acc, (long long)acc);
 	pl_write_format(&s->w, ")\n");
 }
 

@@ -127,7 +127,9 @@ static void put_precision(struct pl_setter *s)
 	if (!strcmp(word, "fp8"))
 		pl_write_text(&s->w, "--bf16\n--fp8-format hybrid\n");
 	else
-		pl_write_format(&s->w, "--%s\n", word);
+		pl_write_format(&s->w, "--%s\n%s", word,
+				strcmp(word, "fp16") == 0 ? "--accumulate-allreduce-grads-in-fp32\n"
+							  : "" /* bf16 has it by itself */);
 }
 
 static void put_tensor_parallel(struct pl_setter *s)

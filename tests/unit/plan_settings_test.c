@@ -196,6 +196,7 @@ static const struct {
 	  "    optimizer,\n"
 	  "    named_parameters=model.named_parameters(),\n"
 	  "    groups=groups,\n"
+	  "    # passes of 1/4 of the batch each, and of its loss\n"
 	  "    backward_passes_per_step=4,\n"
 	  ")\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
@@ -217,7 +218,8 @@ static const struct {
 	  "# the order of declaration in TensorFlow, of parameters in MXNet, of their sorted names "
 	  "in PyTorch\n"
 	  "export BYTEPS_SCHEDULING_CREDIT=2\n"
-	  "# microbatches, in PyTorch: byteps.torch.DistributedOptimizer(..., "
+	  "# microbatches of 1/4 of the batch each, and of its loss, in PyTorch: "
+	  "byteps.torch.DistributedOptimizer(..., "
 	  "backward_passes_per_step=4)\n"
 	  "# not expressed: fuse-tensors head.weight head.bias: no setting groups tensors\n"
 	  "# not expressed: fuse-tensors body.1.weight body.1.bias: no setting groups tensors\n"
@@ -239,11 +241,13 @@ static const struct {
 	  "# bucket sizes are elements, of 4 bytes each; ZeRO stage 1 is the least that has them\n"
 	  "# not exactly the plan's sets: all buckets have one size; ends of buckets that differ: "
 	  "2\n"
+	  "# the batch of a rank stays as it is: train_micro_batch_size_per_gpu is 1/4 of it\n"
 	  "# recomputation is for the model to do: it calls deepspeed.checkpointing.checkpoint for "
 	  "its layers\n"
 	  "{\n"
 	  "  \"gradient_accumulation_steps\": 4,\n"
 	  "  \"bf16\": { \"enabled\": true },\n"
+	  "  \"communication_data_type\": \"fp32\",\n"
 	  "  \"zero_optimization\": {\n"
 	  "    \"stage\": 1,\n"
 	  "    \"overlap_comm\": true,\n"
@@ -443,9 +447,11 @@ static const struct {
 	{ "hand", hand, "deepspeed",
 	  "# deepspeed: a plan by paceline\n"
 	  "# nothing can be said about buckets: " NO_SIZES "\n"
+	  "# the batch of a rank stays as it is: train_micro_batch_size_per_gpu is 1/2 of it\n"
 	  "{\n"
 	  "  \"gradient_accumulation_steps\": 2,\n"
-	  "  \"fp16\": { \"enabled\": true }\n"
+	  "  \"fp16\": { \"enabled\": true },\n"
+	  "  \"communication_data_type\": \"fp32\"\n"
 	  "}\n"
 	  "# not expressed: fuse-tensors a b: see above\n" },
 	{ "hand", hand, "xla",
@@ -536,6 +542,8 @@ static void more(void)
 	      "fsdp", "parameters: 1 modules", "modules with parameters in several sets");
 	holds("paceline-plan 1\ntensor m.w 4\nprecision fp16\n", "fsdp", "torch.amp.GradScaler",
 	      "float16 is scaled");
+	holds("paceline-plan 1\ntensor m.w 4\nprecision fp16\n", "megatron",
+	      "--fp16\n--accumulate-allreduce-grads-in-fp32\n", "gradients keep their size");
 	holds("paceline-plan 1\ntensor v@1 8000000 stage=1\ntensor w@0 8000000 set=1\n"
 	      "tensor x@0 8000000 set=1\ntensor emb 400\n",
 	      "megatron", "--ddp-bucket-size 4000000\n",
