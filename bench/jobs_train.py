@@ -32,7 +32,7 @@ from jobs_kinds import KINDS
 from jobs_table import interval
 
 LEAST = 8       # rounds of each change
-ENOUGH = 0.02   # half of the interval of a change that needs no more rounds
+ENOUGH = 0.025  # half of the interval of a change that needs no more rounds
 
 
 def record(job, rank, how, folder, active):

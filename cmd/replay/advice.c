@@ -187,7 +187,8 @@ static const struct words quiet_machines = {
 /* Memory of hosts. */
 static const struct words kept_memory = {
 	"memory that the process keeps: an allocator that gives none back to the system",
-	{ [TORCH] = "memory that the process keeps: gradients that stay "
+	{ [TORCH] = "memory that the process keeps, if the job takes new memory without a "
+		    "profiler, too: gradients that stay "
 		    "(zero_grad(set_to_none=False)), or an allocator that gives none back "
 		    "(glibc: MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_MAX_=0)" }
 };

@@ -251,7 +251,9 @@ static void judge_new_memory(struct report *r)
 	if (share >= NEW_MEMORY)
 		because(&r->trust, TRUST_MEDIUM,
 			"writing into new memory takes %.0f %% of the step: by what was allocated "
-			"before, the same job does more or less of it, and predictions have half",
+			"before, the same job does more or less of it, and predictions have half; "
+			"record again with GLIBC_TUNABLES=glibc.malloc.tcache_count=0, because "
+			"profilers cause it with glibc before 2.39",
 			100 * share);
 }
 

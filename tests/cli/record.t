@@ -288,6 +288,17 @@ mkdir site
 echo 'import os; os.environ["SITE"] = "mine"' >site/sitecustomize.py
 PYTHONPATH=site:$PYTHONPATH "$trace" -q -- python3 -c 'import os, sys; print(os.environ["SITE"], ".hook" in str(sys.path))' >said
 check "a sitecustomize that is hidden runs, and the path is the user's" grep -qx 'mine False' said
+older=$(getconf GNU_LIBC_VERSION | awk '{ split($2, v, "."); print v[1] == 2 && v[2] < 39 }')
+cache=${older#0}
+cache=${cache:+glibc.malloc.tcache_count=0}
+check "glibc keeps no pieces of memory for a thread, in its versions before 2.39" \
+	sh -c "test \"\$(env -u GLIBC_TUNABLES '$trace' -q -o cache1 -- printenv GLIBC_TUNABLES)\" = '$cache'"
+check "what the user has set is kept" \
+	sh -c "GLIBC_TUNABLES=glibc.malloc.perturb=0 '$trace' -q -o cache2 -- printenv GLIBC_TUNABLES | grep -qx '${cache:+$cache:}glibc.malloc.perturb=0'"
+check "and so is its own size of that cache" \
+	sh -c "GLIBC_TUNABLES=glibc.malloc.tcache_count=3 '$trace' -q -o cache3 -- printenv GLIBC_TUNABLES | grep -qx glibc.malloc.tcache_count=3"
+check "the light mode needs none of this" \
+	sh -c "! env -u GLIBC_TUNABLES '$trace' -q --light -o cache4 -- printenv GLIBC_TUNABLES"
 status 0 "two ranks, and one process that has the rank of another" "$trace" -o ranks -- sh -c \
 	"for r in 0 1 1; do RANK=\$r python3 $SRC/tests/emu/record_job.py plain 9 || exit; done"
 says 'recorded 2 ranks' "are two recordings"
