@@ -113,6 +113,9 @@ void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)
 /* ---- the operating system -------------------------------------------------------------- */
 
 pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
+/* What must be added to pl_now_ns() to get the time since 1970: from the closest of a few pairs of
+ * readings. */
+pl_ns pl_epoch_ns(void);
 void pl_sleep_ns(pl_ns ns);
 int pl_processors(void); /* number that this process may use, at least 1 */
 /* Read at most size - 1 bytes of a small file, and add '\0'. Returns their number; -1: failure. */

@@ -16,6 +16,25 @@ pl_ns pl_now_ns(void)
 	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+pl_ns pl_epoch_ns(void)
+{
+	pl_ns least = INT64_MAX, difference = 0;
+
+	for (int i = 0; i < 5; i++) {
+		pl_ns before = pl_now_ns(), after, real;
+		struct timespec t;
+
+		clock_gettime(CLOCK_REALTIME, &t);
+		after = pl_now_ns();
+		real = (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
+		if (after - before < least) {
+			least = after - before;
+			difference = real - before - least / 2;
+		}
+	}
+	return difference;
+}
+
 void pl_sleep_ns(pl_ns ns)
 {
 	struct timespec t = { ns / 1000000000, ns % 1000000000 };

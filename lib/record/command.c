@@ -16,6 +16,7 @@
 #include "config.h"
 #include "core/words.h"
 #include "record/needs.h"
+#include "record/stolen.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -36,6 +37,9 @@
 #define STEPS_MAX   1000000
 #define PATIENCE    32 /* as in hook.py */
 #define REASONS	    8  /* that are said */
+#define STAT	    "/proc/stat"
+#define LONG_NS	    10000000000 /* ticks of 10 ms tell a share of a command that takes so long */
+#define STOLEN	    0.1		/* a share of the time that is worth a warning */
 
 /* What all processes said. */
 struct said {
@@ -342,10 +346,34 @@ static int wait_for(pid_t pid, const sigset_t *set)
 	}
 }
 
-static int run_command(char **argv, struct pl_recorded *r, struct pl_err *err)
+/* Of a command that took long enough to tell. */
+static void judge_host(const struct pl_stolen *before, pl_ns ns, const struct pl_log *log)
+{
+	struct pl_stolen after;
+	double share;
+
+	if (ns < LONG_NS || !pl_stolen_read(STAT, &after))
+		return;
+	share = pl_stolen_share(before, &after);
+	if (share < 0.01)
+		return;
+	pl_say(log, share < STOLEN ? PL_LOG_NOTE : PL_LOG_WARN,
+	       "the host of this virtual machine took %.0f %% of the processor time that the "
+	       "command wanted%s",
+	       100 * share,
+	       share < STOLEN ? ""
+			      : ": what was recorded contains it, and operations look slower "
+				"than they are; see \"Virtual machines\" in paceline-trace(1)");
+}
+
+static int run_command(char **argv, const struct pl_log *log, struct pl_recorded *r,
+		       struct pl_err *err)
 {
 	static const int number[] = { SIGCHLD, SIGHUP,	SIGINT,	 SIGQUIT,
 				      SIGTERM, SIGUSR1, SIGUSR2, SIGALRM };
+	struct pl_stolen stolen;
+	bool known = pl_stolen_read(STAT, &stolen);
+	pl_ns begin = pl_now_ns();
 	sigset_t set, before;
 	pid_t pid;
 	int rc;
@@ -359,6 +387,8 @@ static int run_command(char **argv, struct pl_recorded *r, struct pl_err *err)
 	if (rc >= 0)
 		r->status = wait_for(pid, &set);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (rc >= 0 && known)
+		judge_host(&stolen, pl_now_ns() - begin, log);
 	return rc;
 }
 
@@ -573,7 +603,7 @@ int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
 	used = true;
 	PL_TRY(write_hook(hook, err));
 	PL_TRY(set_environment(o, argv[0], whole, hook, log, err));
-	PL_TRY(run_command(argv, r, err));
+	PL_TRY(run_command(argv, log, r, err));
 	rc = look(o, whole, hook, argv, &s, r, err);
 out:
 	if (used) {

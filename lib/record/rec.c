@@ -12,6 +12,10 @@
  * one. Events of a device come by the thousand, from threads that nobody measures, so pl_rec_put()
  * does without a ring.
  *
+ * Threads that record also look up names. The names have a lock of their own, which nobody holds
+ * while a block is compressed or written: the encoder copies new names into the segment, where they
+ * have the same numbers, and writes them from there.
+ *
  * fork() copies rings and locks, but not the encoder. So all recorders are locked while a process
  * forks, and those of the child are off.
  *
@@ -51,9 +55,12 @@ struct pl_recorder {
 	pl_ns flush_ns, flushed; /* of the options; when blocks were written */
 	uint64_t nameless;	 /* events whose name found no room */
 	uint64_t told_lost;	 /* number of lost events that the trace says */
-	struct pl_intern attrs;	 /* lists of pl_rec_attr, as bytes */
-	pthread_mutex_t lock;	 /* of strings and tracks, and of the members below the rings */
+	pthread_mutex_t lock;	 /* of the tracks, and of the members below the rings */
 	pthread_cond_t wake;
+	pthread_mutex_t names_lock; /* of the next three; taken last, and held shortly */
+	struct pl_intern names;
+	struct pl_intern attrs;	  /* lists of pl_rec_attr, as bytes */
+	struct pl_err names_full; /* there was no memory for one */
 	pthread_t encoder;
 	bool started, stop;
 	struct ring *ring[THREADS_MAX];
@@ -91,14 +98,18 @@ static struct {
 static void before_fork(void)
 {
 	pthread_mutex_lock(&all.lock);
-	for (struct pl_recorder *r = all.first; r; r = r->next)
+	for (struct pl_recorder *r = all.first; r; r = r->next) {
 		pthread_mutex_lock(&r->lock);
+		pthread_mutex_lock(&r->names_lock);
+	}
 }
 
 static void after_fork(void)
 {
-	for (struct pl_recorder *r = all.first; r; r = r->next)
+	for (struct pl_recorder *r = all.first; r; r = r->next) {
+		pthread_mutex_unlock(&r->names_lock);
 		pthread_mutex_unlock(&r->lock);
+	}
 	pthread_mutex_unlock(&all.lock);
 }
 
@@ -238,18 +249,18 @@ static pl_id add_bytes(struct pl_recorder *r, struct pl_intern *t, const void *p
 {
 	pl_id id;
 
-	pthread_mutex_lock(&r->lock);
+	pthread_mutex_lock(&r->names_lock);
 	id = pl_intern_find(t, p, n);
 	if (id == PL_NONE && pl_intern_bytes(t) < TEXTS_MAX &&
-	    pl_intern_add(t, p, n, &id, &r->err) < 0)
-		r->failed = true;
-	pthread_mutex_unlock(&r->lock);
+	    pl_intern_add(t, p, n, &id, &r->names_full) < 0)
+		id = PL_NONE;
+	pthread_mutex_unlock(&r->names_lock);
 	return id;
 }
 
 pl_id pl_rec_name(struct pl_recorder *r, const char *name)
 {
-	return r ? add_bytes(r, &r->seg.str, name, strlen(name)) : PL_NONE;
+	return r ? add_bytes(r, &r->names, name, strlen(name)) : PL_NONE;
 }
 
 pl_id pl_rec_attrs(struct pl_recorder *r, const struct pl_rec_attr *a, size_t n)
@@ -261,10 +272,47 @@ const char *pl_rec_text(struct pl_recorder *r, pl_id name)
 {
 	const char *text;
 
-	pthread_mutex_lock(&r->lock);
-	text = pl_intern_get(&r->seg.str, name);
-	pthread_mutex_unlock(&r->lock);
+	pthread_mutex_lock(&r->names_lock);
+	text = pl_intern_get(&r->names, name);
+	pthread_mutex_unlock(&r->names_lock);
 	return text;
+}
+
+/* Names that came since the last time go into the segment. Under the lock. */
+static int copy_names(struct pl_recorder *r, struct pl_err *err)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&r->names_lock);
+	if (r->names_full.code < 0)
+		rc = pl_fail_as(err, &r->names_full);
+	for (pl_id i = (pl_id)r->seg.str.n, id; rc >= 0 && i < r->names.n; i++)
+		rc = pl_intern_add(&r->seg.str, r->names.str[i], r->names.len[i], &id, err);
+	pthread_mutex_unlock(&r->names_lock);
+	return rc;
+}
+
+/* A name for which there is always room. */
+static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_err *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&r->names_lock);
+	rc = pl_intern_add(&r->names, text, strlen(text), id, err);
+	pthread_mutex_unlock(&r->names_lock);
+	return rc;
+}
+
+/* Under the lock. */
+static int put_meta(struct pl_recorder *r, const char *key, const char *json, struct pl_err *err)
+{
+	pl_id id;
+
+	/* the segment takes both for names */
+	PL_CHECK(intern(r, &id, key, err));
+	PL_CHECK(intern(r, &id, json, err));
+	PL_CHECK(copy_names(r, err));
+	return pl_trace_segment_meta(&r->seg, key, strlen(key), json, strlen(json), err);
 }
 
 static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int64_t stream,
@@ -324,7 +372,7 @@ void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json)
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
-	if (pl_trace_segment_meta(&r->seg, key, strlen(key), json, strlen(json), &r->err) < 0)
+	if (put_meta(r, key, json, &r->err) < 0)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
 }
@@ -360,13 +408,22 @@ static int put_argument(struct pl_recorder *r, pl_id key, int32_t v, struct pl_e
 static int put_attrs(struct pl_recorder *r, pl_id attrs, struct pl_err *err)
 {
 	struct pl_batch *b = &r->batch;
-	size_t n = attrs < r->attrs.n ? r->attrs.len[attrs] / sizeof(struct pl_rec_attr) : 0;
+	const char *list = NULL;
+	size_t n = 0;
 
+	if (attrs == PL_NONE)
+		return 0;
+	pthread_mutex_lock(&r->names_lock);
+	if (attrs < r->attrs.n) {
+		list = r->attrs.str[attrs]; /* stays where it is */
+		n = r->attrs.len[attrs] / sizeof(struct pl_rec_attr);
+	}
+	pthread_mutex_unlock(&r->names_lock);
 	for (size_t i = 0; i < n; i++) {
 		struct pl_rec_attr a;
 		uint32_t index;
 
-		memcpy(&a, r->attrs.str[attrs] + i * sizeof(a), sizeof(a));
+		memcpy(&a, list + i * sizeof(a), sizeof(a));
 		PL_CHECK(pl_trace_batch_col(b, (uint8_t)a.role, (uint8_t)a.type, a.key, &index,
 					    err));
 		PL_CHECK(pl_trace_col_put(&b->col[index], b->n, a.v, 0, err));
@@ -420,9 +477,9 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 
 static int write_batch(struct pl_recorder *r, struct pl_err *err)
 {
-	int rc = 0;
+	int rc = copy_names(r, err);
 
-	if (r->batch.n) {
+	if (rc >= 0 && r->batch.n) {
 		rc = r->sink->batch(r->sink, &r->seg, &r->batch, err);
 		r->seg.n_events += r->batch.n;
 		pl_trace_batch_clear(&r->batch);
@@ -506,8 +563,7 @@ static int tell_lost(struct pl_recorder *r, bool last, struct pl_err *err)
 		return 0;
 	r->told_lost = n;
 	snprintf(text, sizeof(text), "%" PRIu64, n);
-	return pl_trace_segment_meta(&r->seg, PL_REC_LOST, strlen(PL_REC_LOST), text, strlen(text),
-				     err);
+	return put_meta(r, PL_REC_LOST, text, err);
 }
 
 /* Under the lock: what is encoded goes into the file, so that it survives this process. */
@@ -562,10 +618,12 @@ static void destroy(struct pl_recorder *r)
 	delist(r);
 	for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
 		ring_free(r->ring[i]);
+	pl_intern_fini(&r->names);
 	pl_intern_fini(&r->attrs);
 	pl_trace_segment_fini(&r->seg);
 	pl_trace_batch_fini(&r->batch);
 	pthread_mutex_destroy(&r->lock);
+	pthread_mutex_destroy(&r->names_lock);
 	pthread_cond_destroy(&r->wake);
 	pl_free(r);
 }
@@ -579,32 +637,6 @@ static void stop(struct pl_recorder *r)
 	if (r->started)
 		pthread_join(r->encoder, NULL);
 	r->started = false;
-}
-
-static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_err *err)
-{
-	return pl_intern_add(&r->seg.str, text, strlen(text), id, err);
-}
-
-/* What must be added to CLOCK_MONOTONIC to get the time since 1970: from the closest of a few pairs
- * of readings. */
-static pl_ns since_epoch(void)
-{
-	pl_ns least = INT64_MAX, difference = 0;
-
-	for (int i = 0; i < 5; i++) {
-		pl_ns before = pl_now_ns(), after, real;
-		struct timespec t;
-
-		clock_gettime(CLOCK_REALTIME, &t);
-		after = pl_now_ns();
-		real = (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
-		if (after - before < least) {
-			least = after - before;
-			difference = real - before - least / 2;
-		}
-	}
-	return difference;
 }
 
 /* Metadata about this rank, as importers write them. */
@@ -638,12 +670,11 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);
 	if (o->rank >= 0)
-		PL_CHECK(pl_trace_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text),
-					       err));
+		PL_CHECK(put_meta(r, "distributedInfo", text, err));
 	pl_free(r->seg.source);
 	pl_free(r->seg.format);
 	r->seg.source = r->seg.format = NULL;
-	r->seg.base_ns = r->base + (o->flush_ns ? since_epoch() : 0);
+	r->seg.base_ns = r->base + (o->flush_ns ? pl_epoch_ns() : 0);
 	PL_CHECK(pl_dup(NULL, &r->seg.source, base ? base + 1 : o->path, err));
 	return pl_dup(NULL, &r->seg.format, o->format ? o->format : "run", err);
 }
@@ -672,6 +703,7 @@ static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_e
 	r->out = o->flush_ns ? pl_out_open_new(o->path, err) : pl_out_open(o->path, true, err);
 	r->sink = r->out ? pl_trace_writer_open(r->out, &w, err) : NULL;
 	PL_TRY(r->sink ? 0 : err->code);
+	PL_TRY(copy_names(r, err));
 	PL_TRY(r->sink->begin(r->sink, &r->seg, err));
 	rc = start_encoder(r);
 	if (rc) {
@@ -694,6 +726,7 @@ int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **out, struct pl
 	if (rc < 0)
 		return rc;
 	pthread_mutex_init(&r->lock, NULL);
+	pthread_mutex_init(&r->names_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&r->wake, &attr);
